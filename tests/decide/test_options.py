@@ -95,6 +95,7 @@ DEFAULTS = {
     "compact.file_tokens": 5000,
     "compact.unanswered_tokens": 40000,
     "compact.most_unanswered": 0.25,
+    "compact.least_answer": 4000,
     "compact.files_tokens": 50000,
     "compact.skill_tokens": 5000,
     "compact.skills_tokens": 25000,

@@ -226,7 +226,11 @@ class Turn(NamedTuple):
 class Caller:
     """One program, what leaves it, and what it holds."""
 
-    def __init__(self, surface: str, folder: Path, window: int = WINDOWS[0], seed: int = 0) -> None:
+    def __init__(
+        self, surface: str, folder: Path, window: int = WINDOWS[0], seed: int = 0, pad: str = PAD
+    ) -> None:
+        # What every message of the user has behind its number.
+        self._pad = pad
         self.counts: Counter[str] = Counter({surface: 1})
         self.model = Model(seed)
         self.twin = TwinForTests(agent=self.model)
@@ -260,7 +264,7 @@ class Caller:
 
     def act(self, step: Step) -> None:
         states = _choose(self.lists, step.list_at)
-        before, said = states[-1].history, f"{FIRST}{self._next()} {PAD}"
+        before, said = states[-1].history, f"{FIRST}{self._next()} {self._pad}"
         turns = [at for at, each in enumerate(before) if self.surface.is_turn(each)]
         match step.habit:
             case "again" if len(states) > 1:
@@ -289,7 +293,7 @@ class Caller:
         states.append(Turn(self.say(before, said, step), said))
 
     def _edited(self, history: list[Any], at: int) -> list[Any]:
-        words = f"{FIRST}{self._next()} {PAD}"
+        words = f"{FIRST}{self._next()} {self._pad}"
         return [*history[:at], *self.surface.spell(((words,),)), *history[at + 1 :]]
 
     def _next(self, kind: str = "") -> str:
@@ -421,9 +425,9 @@ def compare_bills(odd: Caller, plain: Caller) -> None:
     odd.counts["micro-dollars without habits"] = round(plain.dollars * 1e6)
 
 
-def run(surface: str, window: int, plan: list[Step], seed: int) -> Caller:
+def run(surface: str, window: int, plan: list[Step], seed: int, pad: str = PAD) -> Caller:
     with TemporaryDirectory(prefix="everturn-callers-", dir=in_memory()) as folder:
-        caller = Caller(surface, Path(folder), window, seed)
+        caller = Caller(surface, Path(folder), window, seed, pad)
         try:
             for step in plan:
                 caller.act(step)

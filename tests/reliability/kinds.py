@@ -1,6 +1,7 @@
 """Every kind of trial that there is, in the order of the board.
 
-`share` is how many trials of it there are for every hundred conversations: what is slow gets fewer. A kind is
+`share` is how many trials of it there are for every hundred conversations: what is slow gets fewer, and what
+takes a minute or more is run only where it is asked for by name. A kind is
 loaded when it is run: what others need would only make a process large that forks for each trial.
 """
 
@@ -90,6 +91,13 @@ _KINDS: Final = (
         "requests are the caller's own, with its newest message",
         "requests",
         share=2,
+    ),
+    Kind(
+        "long-callers",
+        Home("long_callers", "talked"),
+        "the same for hundreds of steps in one conversation",
+        "steps",
+        share=0,
     ),
 )
 # Where there is a PostgreSQL: what cannot be run has no place on the board.

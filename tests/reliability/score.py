@@ -29,7 +29,7 @@ class Kind(msgspec.Struct, frozen=True):
     promise: str = ""
     # What a trial is made of, where that is what people ask for: steps, requests, blocks.
     unit: str = ""
-    # How many trials there are of it for every hundred conversations.
+    # How many trials there are of it for every hundred conversations; 0: it is run only by its name.
     share: int = 1
     # Whether each trial forks, so that a small process runs it quicker.
     forks: bool = False

@@ -64,7 +64,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 def tasks(kind: str, seed: int, trials: int | None) -> Iterator[Task]:
     """All kinds in proportion, `trials` of them conversations; or so many of one kind. None: without end."""
     # A task is as long for a kind that is run alone: short enough to stop in time.
-    shares = {kind: SHARES[kind]} if kind else SHARES
+    shares = {kind: SHARES[kind] or 1} if kind else {name: share for name, share in SHARES.items() if share}
     most = max(shares.values())
     done = 0
     while trials is None or done < trials:

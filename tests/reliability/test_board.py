@@ -48,11 +48,17 @@ def test_a_kind_alone_runs_exactly_the_seeds_that_were_asked_for():
     assert seeds == list(range(10, 260))
 
 
+def test_a_kind_without_a_share_runs_only_by_its_name():
+    assert SHARES["long-callers"] == 0
+    assert list(tasks("long-callers", 7, 2)) == [Task("long-callers", 7, 1), Task("long-callers", 8, 1)]
+
+
 def test_all_kinds_run_in_proportion_and_no_seed_twice():
     found: dict[str, list[int]] = {}
     for task in tasks("", 5, 300):
         found.setdefault(task.kind, []).extend(range(task.first, task.first + task.count))
-    assert {name: len(seeds) for name, seeds in found.items()} == {name: 3 * n for name, n in SHARES.items()}
+    in_proportion = {name: 3 * share for name, share in SHARES.items() if share}
+    assert {name: len(seeds) for name, seeds in found.items()} == in_proportion
     assert all(seeds == list(range(5, 5 + len(seeds))) for seeds in found.values())
 
 

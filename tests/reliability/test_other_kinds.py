@@ -3,6 +3,7 @@
 import pytest
 from reliability.damage import DAMAGES
 from reliability.kinds import KINDS
+from reliability.long_callers import talked
 from reliability.score import tally
 from reliability.upgrade import sessions
 
@@ -53,3 +54,9 @@ def test_callers_of_every_habit_get_their_own_requests_with_their_newest_message
     assert min(done.counts[what] for what in ("summaries", "restarts", "tools", "faults")) > 0
     with_habits, without = done.counts["micro-dollars"], done.counts["micro-dollars without habits"]
     assert 0 < with_habits < 1.15 * without
+
+
+def test_a_caller_that_stays_in_one_conversation_is_a_trial_too():
+    """Twenty steps; `make soak KIND=long-callers` takes hundreds."""
+    done = talked(FIRST + 5, steps=20)
+    assert (done["steps"], done["requests"] > 20, done["summaries"] > 0) == (20, True, True)

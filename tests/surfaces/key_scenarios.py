@@ -247,6 +247,8 @@ def filling(lab: Lab) -> None:
         session.send("What of this is wrong? " + "Look at every word. " * 1_500)
         lab.twin.script("Well.")
         session.send("And this? " + "Look at every word. " * 3_500)
+        lab.twin.script("Well.")
+        session.send("And all of this? " + "Look at every word. " * 7_000)
         lab.observe(session.context())
 
 

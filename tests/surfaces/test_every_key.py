@@ -150,6 +150,7 @@ TABLE: dict[str, Row] = {
     "compact.file_tokens": Row(scenes.restored, 500, CLAUDE_CODE),
     "compact.unanswered_tokens": Row(scenes.filling, 1_000),
     "compact.most_unanswered": Row(scenes.filling, 0.01),
+    "compact.least_answer": Row(scenes.filling, 22_000),
     "compact.files_tokens": Row(scenes.restored, 1_000, CLAUDE_CODE),
     "compact.skill_tokens": Row(scenes.restored, 500),
     "compact.skills_tokens": Row(scenes.restored, 6_000),

@@ -9,7 +9,7 @@ from surfaces.random_compactions import drop_replies, image
 
 import everturn
 
-# Automatic compaction begins at 27,000 tokens, and 40,000 fit.
+# Automatic compaction begins at 27,000 tokens, and 40,000 fit beside the reserve for output.
 WINDOW = 60_000
 TOOLS = [tool("Read").definition]
 
@@ -27,6 +27,7 @@ QUESTIONS = {
     ],
     "a document with a question at its end": [text(document(6_000) + "What was in line 500?")],
     "more than half of what is kept": [text(document(16_000) + "What was in line 1,400?")],
+    "more than fits beside the reserve for output": [text(document(28_000) + "What was in line 2,400?")],
 }
 
 
@@ -127,6 +128,37 @@ def test_the_newest_results_are_sent_whole_with_their_call(caller):
     assert unmarked(sent[-2]["content"]) == [call("toolu_1", file_path="huge.log")]
     # What the compaction did is told behind them.
     assert unmarked(sent[-1]["content"])[:1] == found
+    assert {entry["status"] for entry in caller.desk.twin.ledger} == {200}
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_the_first_message_of_a_conversation_is_sent_as_it_is(desk, tmp_path, question):
+    """Nothing but it could be summarized, at any size that fits: the threshold here is at 10,000 tokens."""
+    caller = Caller(desk, tmp_path / "kept", window=40_000)
+    caller.say(question)
+    (sent,) = caller.desk.bodies
+    assert unmarked(sent["messages"][-1]["content"]) == question
+    caller.middleware.close()
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize("context", [10_000, 20_000], ids=["below the threshold", "near it"])
+def test_parallel_results_are_whole_where_only_the_reserve_for_output_is_in_their_way(caller, context):
+    caller.fill(context)
+    calls = [call("toolu_1", file_path="a.log"), call("toolu_2", file_path="b.log")]
+    caller.say("Compare a.log and b.log.", {"content": calls})
+    found = [result(each["id"], [text(document(19_000) + each["id"])]) for each in calls]
+    caller.say(found)
+    sent = caller.desk.bodies[-1]["messages"]
+    (done,) = caller.desk.heard("CompactionDone")
+    assert 40_000 < done.tokens_after < WINDOW
+    assert unmarked(sent[-2]["content"]) == calls
+    assert unmarked(sent[-1]["content"])[:2] == found
+    # The next turn has the usual room again.
+    caller.say("Thank you.")
+    assert len(caller.desk.heard("CompactionDone")) == 2
+    assert caller.middleware.conversations[-1].tokens < 27_000
     assert {entry["status"] for entry in caller.desk.twin.ledger} == {200}
 
 

@@ -17,6 +17,7 @@ from everturn.decide.compact.flow import preview_compaction, run_compaction
 from everturn.decide.compact.state import CompactionState, usable_notes
 from everturn.decide.compact.summary_calls import CallObserver
 from everturn.decide.compact.triggers import ActivityState, Proposal, ProposalResponse, is_internal
+from everturn.decide.compact.unanswered import room_for_newest
 from everturn.decide.compact.values import (
     Compaction,
     CompactionFailed,
@@ -110,7 +111,7 @@ class Compactor:
             return COMPACTION_DISABLED
         thresholds, state = thresholds_of(settings), self._state
         if self._refusal:
-            return (yield from self._compact_otherwise(thresholds, now, new_id))
+            return (yield from self._compact_otherwise(now, new_id))
         if why := self._economy.missing_price(now):
             yield from emit(PriceUnknown(moment=event_context(settings, now), why=why))
         due = yield from self.memory.due(
@@ -138,13 +139,13 @@ class Compactor:
             return False
         return not is_internal(settings.source, options.compact)
 
-    def _compact_otherwise(
-        self, thresholds: ContextThresholds, now: datetime, new_id: NewId
-    ) -> Flow[CompactionOutcome]:
+    def _compact_otherwise(self, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
         """After a refused view: the last accepted one is sent if it fits with what is new. Otherwise it is
         summarized whole, because what was kept may be what the API refused.
         """
-        if not self._has_overflowed and self._next_size < thresholds.effective:
+        settings = self._state.setting
+        room = room_for_newest(settings.model, settings.fields, settings.options.compact)
+        if not self._has_overflowed and self._next_size < room:
             return CompactionSkipped(f"The last accepted view is sent: {self._refusal}")
         asked = CompactionRequest(trigger="auto", is_reactive=True, keeps_nothing=True)
         return (yield from self.compact(asked, now, new_id))

@@ -1,5 +1,6 @@
 """What was said last, where nobody has answered it: whole where it fits, else its head and its tail."""
 
+import dataclasses
 import re
 from typing import Any
 
@@ -7,9 +8,16 @@ import builders as b
 import pytest
 from decide.compact.bench import AUTO, Bench, turn, turns
 
-from everturn.decide.compact.unanswered import UNANSWERED, start_of_unanswered, unanswered_parts
+from everturn.decide.compact.settings import DEFAULTS
+from everturn.decide.compact.unanswered import (
+    UNANSWERED,
+    room_for_newest,
+    start_of_unanswered,
+    unanswered_parts,
+)
 from everturn.history.blocks import fields_of
 from everturn.history.records import Record
+from everturn.measure.model_table import model_or_default
 
 HEADING = "What was said last, word for word, and has no answer yet"
 
@@ -49,6 +57,24 @@ def test_the_cut_before_what_is_unanswered_keeps_calls_with_their_results():
 def test_behind_a_summary_that_nobody_has_answered_it_is_what_was_said_since():
     assert start_of_unanswered([b.summary(), b.user("And this?", uuid="u9")]) == 1
     assert start_of_unanswered([b.summary()]) == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "window", "max_tokens", "room"),
+    [
+        ("claude-haiku-4-5", 200_000, 32_000, 196_000),
+        ("claude-haiku-4-5", 40_000, 32_000, 36_000),
+        # A reserve takes at most half of a window.
+        ("claude-haiku-4-5", 6_000, 32_000, 3_000),
+        # These refuse what might not fit with its answer: in the window of the model, not the configured one.
+        ("claude-opus-4-1", 200_000, 32_000, 168_000),
+        ("claude-opus-4-1", 200_000, 1_000, 196_000),
+        ("claude-opus-4-1", 40_000, 32_000, 36_000),
+    ],
+)
+def test_the_newest_message_may_take_all_but_a_short_answer(model, window, max_tokens, room):
+    known = dataclasses.replace(model_or_default(model).model, window=window)
+    assert room_for_newest(known, {"max_tokens": max_tokens}, DEFAULTS) == room
 
 
 def test_a_compaction_carries_it_and_so_does_the_next_one_without_a_reply():

@@ -3,6 +3,7 @@
 import msgspec
 
 from everturn.decide.compact.settings import CompactSettings, Strategy, to_strategy
+from everturn.decide.compact.unanswered import room_for_newest
 from everturn.decide.compact.values import CompactionChain, Measured
 from everturn.decide.economy.keeping import KeepRule
 from everturn.decide.extractive.settings import SummarySettings
@@ -64,6 +65,10 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     keep: KeepRule | None = None
     # How many calls of a model this compaction may make; None for as many as the settings allow.
     calls: int | None = None
+
+    @property
+    def room_for_newest(self) -> int:
+        return room_for_newest(self.model, self.captured.settings, self.settings)
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:

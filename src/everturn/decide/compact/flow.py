@@ -32,7 +32,7 @@ from everturn.decide.compact.strategies import (
     with_own_model,
 )
 from everturn.decide.compact.summary_calls import CallObserver, SummaryCalls
-from everturn.decide.compact.unanswered import start_of_last_round, start_of_unanswered
+from everturn.decide.compact.unanswered import has_unanswered, start_of_last_round, start_of_unanswered
 from everturn.decide.compact.unsent import first_unsent
 from everturn.decide.compact.values import (
     Attempt,
@@ -162,6 +162,11 @@ def _preview(
             return _with_newest(kept, context)
     start = start_of_unanswered(context.view.records)
     if not start:
+        if has_unanswered(context.view.records) and _fits_as_it_is(asked, context):
+            return CompactionSkipped(
+                f"There is nothing to summarize: all of the {context.size:,} tokens are the newest message, "
+                "which is kept."
+            )
         return _planned(asked, context, now)
     kept = _planned(_up_to(asked, context.view.records[start].uuid), context, now)
     if isinstance(kept, CompactionSkipped):
@@ -203,7 +208,7 @@ def _whole(asked: CompactionRequest) -> CompactionRequest:
 
 
 def _fits_as_it_is(asked: CompactionRequest, context: CompactionContext) -> bool:
-    return not asked.is_reactive and context.size < context.limits.effective
+    return not asked.is_reactive and context.size < context.room_for_newest
 
 
 def _fits(plan: CompactionPlan, context: CompactionContext) -> bool:
@@ -211,7 +216,7 @@ def _fits(plan: CompactionPlan, context: CompactionContext) -> bool:
     were too low: then they are taken in proportion. What would come along as text anyway is not larger as it
     was recorded."""
     if not plan.asked.is_reactive:
-        return _least_after(plan, context) < context.limits.effective
+        return _least_after(plan, context) < context.room_for_newest
     if plan.tokens_kept <= context.settings.max_unanswered(context.limits.auto):
         return True
     estimate = plan.fixed + plan.tokens_summarized + plan.tokens_kept
@@ -281,7 +286,7 @@ def _max_tokens_after(plan: CompactionPlan, context: CompactionContext) -> int:
         return before
     # The newest message is worth a context that is full again after its answer (CP-37).
     is_over = plan.keeps_newest and _least_after(plan, context) >= context.limits.auto
-    return context.limits.effective if is_over else context.limits.auto
+    return context.room_for_newest if is_over else context.limits.auto
 
 
 _ADVICE: Final = (

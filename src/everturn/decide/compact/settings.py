@@ -64,6 +64,8 @@ class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
     # or a compaction would free too little. Our choices.
     unanswered_tokens: int = 40_000
     most_unanswered: float = 0.25
+    # For its sake the reserve for output shrinks to this: an answer of some length must still be possible.
+    least_answer: int = 4_000
     files_tokens: int = 50_000
     skill_tokens: int = 5_000
     skills_tokens: int = 25_000

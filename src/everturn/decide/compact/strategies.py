@@ -19,6 +19,7 @@ from everturn.decide.compact.prepare import prepare_messages, with_prompt
 from everturn.decide.compact.provider import BETA, build_compaction_request, compaction_block
 from everturn.decide.compact.summary_calls import SummaryCalls
 from everturn.decide.compact.summary_response import check_summary
+from everturn.decide.compact.unanswered import widest_window
 from everturn.decide.compact.unsent import as_sent
 from everturn.decide.compact.values import (
     Attempt,
@@ -160,7 +161,7 @@ def _cut_to_window(
     known = plan.tokens_summarized + plan.tokens_kept
     reported = context.least.total * plan.tokens_summarized // known if known else 0
     scale = min(max(1.0, reported / rough), _MAX_SCALE) if rough else 1.0
-    tokens, window = round(rough * scale), _widest(model)
+    tokens, window = round(rough * scale), widest_window(model)
     if tokens <= window:
         return messages
     room = compute_thresholds(window, model.max_output).effective - context.summary.budget
@@ -220,16 +221,10 @@ def _with_extract(overflow: Overflow | None, context: CompactionContext) -> Over
 
 def _too_long(tokens: int, model: Model, what: str = "the conversation") -> str:
     """Why a request is not sent that the API would refuse; "" where it may fit."""
-    window = _widest(model)
+    window = widest_window(model)
     if tokens <= window:
         return ""
     return f"{what} has at least {tokens:,} tokens, and {model.id} takes {window:,}"
-
-
-def _widest(model: Model) -> int:
-    """A smaller window may be configured; the API takes what the model takes."""
-    listed = find_model(model.id)
-    return max(model.window, listed.window if listed else 0)
 
 
 def _by_provider(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
@@ -284,7 +279,7 @@ def _room_for_extract(plan: CompactionPlan, context: CompactionContext) -> int:
     the automatic threshold is used, counted with padding.
     """
     taken, limits = plan.fixed + plan.tokens_kept, context.limits
-    room = limits.auto - taken if taken < limits.auto else limits.effective - taken
+    room = limits.auto - taken if taken < limits.auto else context.room_for_newest - taken
     return max(_MIN_EXTRACT, room * 3 // 8)
 
 

@@ -5,15 +5,19 @@ fits it is kept as it was recorded, pictures and documents included (`plan.py`);
 and its tail come along as text.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from everturn.decide.authorship import typed_words
 from everturn.decide.compact.call_index import attached
 from everturn.decide.compact.divide import is_said
+from everturn.decide.compact.settings import CompactSettings
 from everturn.history.blocks import Block, text_of
 from everturn.history.records import Record
 from everturn.history.rounds import find_cut_points
+from everturn.measure.model import Model
+from everturn.measure.model_table import find_model
+from everturn.measure.reserves import below
 from everturn.view.fragments.escaping import escaped
 from everturn.view.fragments.stand_in import stand_in
 from everturn.view.fragments.told_result import told_result
@@ -27,11 +31,32 @@ def start_of_unanswered(records: Sequence[Record]) -> int:
     was answered, or nothing was said before. Behind a summary that no reply followed, it is what was said
     since."""
     last = _last_reply(records)
-    first = next((at for at in range(last + 1, len(records)) if _is_input(records[at])), None)
+    first = _first_input(records, last + 1)
     if first is None:
         return 0
     limit = last + 1 if last >= 0 else first
     return max((cut for cut in find_cut_points(records) if cut <= limit), default=0)
+
+
+def has_unanswered(records: Sequence[Record]) -> bool:
+    """Whether something was said behind the last reply."""
+    return _first_input(records, _last_reply(records) + 1) is not None
+
+
+def room_for_newest(model: Model, fields: Mapping[str, Any], settings: CompactSettings) -> int:
+    """The most tokens of a request that has to hold what was said last: before any of it is cut, the reserve
+    for output shrinks to a short answer. A model that refuses a request because of the answer that it may
+    give needs room for all of `max_tokens`, in its own window."""
+    room = below(model.window, settings.least_answer)
+    if not model.refuses_overflow:
+        return room
+    return min(room, widest_window(model) - int(fields.get("max_tokens", 0)))
+
+
+def widest_window(model: Model) -> int:
+    """A smaller window may be configured; the API takes what the model takes."""
+    listed = find_model(model.id)
+    return max(model.window, listed.window if listed else 0)
 
 
 def start_of_last_round(records: Sequence[Record]) -> int:
@@ -55,6 +80,10 @@ def _last_reply(records: Sequence[Record]) -> int:
         if records[at].kind == "assistant" and is_said(records[at]):
             return at
     return -1
+
+
+def _first_input(records: Sequence[Record], start: int) -> int | None:
+    return next((at for at in range(start, len(records)) if _is_input(records[at])), None)
 
 
 def _is_input(record: Record) -> bool:
