@@ -295,28 +295,6 @@ def test_another_reply_to_the_same_message_is_left_behind():
     assert live(say("1"), reply("2", "1"), reply("3", "1"), say("4", "3")) == ["1", "3", "4"]
 
 
-def test_a_file_in_which_no_record_names_another_is_a_list_and_says_so():
-    records = (say("1"), reply("2", ""), say("3"), reply("4", ""))
-    found = split_threads(records).main
-    lost = ThreadIssue("missing_parent", "no record names the one before it; they are read in file order")
-    assert found == Thread("", records, notes=(lost,))
-
-
-def test_a_reply_or_a_result_that_names_no_record_continues_the_one_before_it():
-    records = (
-        say("1"),
-        reply("2", "", b.call("t1", "Read")),
-        b.result("t1", uuid="3"),
-        reply("4", "3"),
-    )
-    found = split_threads(records).main
-    lost = [
-        ThreadIssue("missing_parent", f"{uuid} names no record before it, although it continues one")
-        for uuid in ("3", "2")
-    ]
-    assert found == Thread("", records, notes=tuple(lost))
-
-
 def test_records_before_the_ones_they_continue_are_counted():
     records = (reply("4", "3"), say("3", "2"), reply("2", "1"), say("1"))
     late = "records that stand before the one they continue, so their order may be wrong: 3"

@@ -6,8 +6,7 @@ write to the same file. The live thread is the path from the newest message, or 
 to its root, plus the records attached to that path that are not alternatives to it, in file order.
 
 Links can be broken. A missing parent or a circular link is replaced by the record before it in the file, and
-reported: a damaged link never hides what came before it (F62). A reply or a result without any parent has
-lost its link too, and a file in which no record names a parent is read as a list.
+reported: a damaged link never hides what came before it (F62).
 """
 
 from collections.abc import Iterable, Sequence
@@ -150,14 +149,6 @@ class _Links:
     def __init__(self, records: Sequence[Record], notes: list[ThreadIssue]) -> None:
         self.records = records
         self.notes = notes
-        # No record names another one: the order of the file is all there is.
-        self.is_list = _is_list(records)
-        if self.is_list:
-            notes.append(
-                ThreadIssue(
-                    "missing_parent", "no record names the one before it; they are read in file order"
-                )
-            )
         self.places: dict[str, int] = {}
         # Exact repetitions of an earlier record with the same uuid. They add nothing, wherever they are.
         self.repeats: set[int] = set()
@@ -173,7 +164,7 @@ class _Links:
             # only repeats an older one. A record that continues a kept segment continues the compaction
             # (TR-9).
             anchor, boundary = segments.find(record)
-            self.parents.append(at - 1 if self.is_list else self.places.get(anchor, boundary))
+            self.parents.append(self.places.get(anchor, boundary))
             if record.compact_summary and record.parent and at and self.parents[at] < 0:
                 self.strays.add(at)
             if (kept := segments.in_force.get(_logical_parent(record))) is not None:
@@ -224,13 +215,7 @@ class _Links:
         named = record.parent or _logical_parent(record)
         if not named:
             # The root of a boundary is not an end: what it summarized came directly before it.
-            if record.is_boundary or self.is_list:
-                return at - 1
-            if at and _continues(record):
-                what = f"{record.uuid} names no record before it, although it continues one"
-                self.notes.append(ThreadIssue("missing_parent", what))
-                return at - 1
-            return -1
+            return at - 1 if record.is_boundary else -1
         parent = self.parents[at] if record.parent else self.logical.get(at, -1)
         if parent < 0:
             parent = self.places.get(named, -1)
@@ -248,18 +233,6 @@ class _Links:
         while at >= 0 and at in path:
             at -= 1
         return at
-
-
-def _is_list(records: Sequence[Record]) -> bool:
-    """Whether several messages are there and no record names its parent."""
-    if any(record.parent or _logical_parent(record) for record in records):
-        return False
-    return sum(record.kind in ("user", "assistant") for record in records) > 1
-
-
-def _continues(record: Record) -> bool:
-    """Replies and results of tools never begin a conversation."""
-    return record.kind == "assistant" or any(block.is_result for block in record.blocks)
 
 
 def _logical_parent(record: Record) -> str:

@@ -34,7 +34,7 @@ from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
 from everturn.history.records import Usage
 from everturn.measure.model import Model
-from everturn.measure.model_table import find_model, find_named
+from everturn.measure.model_table import find_named
 from everturn.measure.thresholds import compute_thresholds
 from everturn.measure.tokens import estimate_block, pad_estimate
 from everturn.view.forks import CapturedRequest, make_fork
