@@ -52,8 +52,8 @@ class Dashboard:
         self._loading = threading.Timer(_TOOLS_AFTER_SECONDS, lambda: self.tools)
         self._loading.daemon = True
 
-    def start(self) -> None:
-        self.indexer.start()
+    def start(self, *, index_after: float = 0.0) -> None:
+        self.indexer.start(after=index_after)
         self._loading.start()
 
     def stop(self) -> None:

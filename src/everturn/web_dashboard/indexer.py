@@ -79,10 +79,13 @@ class Indexer:
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="everturn-indexer", daemon=True)
+        self._wait = 0.0
         self.progress = Progress()
         index.on_lost = self.look
 
-    def start(self) -> None:
+    def start(self, *, after: float = 0.0) -> None:
+        """Search and read, from so many seconds on."""
+        self._wait = after
         self._wanted.set()
         self._thread.start()
 
@@ -119,6 +122,7 @@ class Indexer:
             self._tell(Progress(number, len(changed), looked=True))
 
     def _run(self) -> None:
+        self._stopping.wait(self._wait)
         while not self._stopping.is_set():
             self._wanted.wait()
             self._wanted.clear()

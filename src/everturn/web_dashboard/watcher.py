@@ -4,6 +4,7 @@ A folder may not exist yet, or disappear: the set of folders is checked every fe
 cannot watch them (too many folders, a network file system), they are polled.
 """
 
+import os
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -53,10 +54,12 @@ class Watcher:
 
     def _watch(self, roots: Mapping[Path, int], *, polls: bool) -> None:
         """Until the set of folders changes."""
-        is_first = True
+        # Also once after the watch began, and once after the last change: something may have changed just
+        # before, or in a new folder that was not watched yet.
+        is_due = True
         for changes in watchfiles.watch(
             *roots,
-            watch_filter=lambda _, path: is_candidate(Path(path), self._places),
+            watch_filter=lambda _, path: is_candidate(Path(path), self._places) or os.path.isdir(path),
             debounce=_DEBOUNCE,
             step=_STEP,
             stop_event=self._stopping,
@@ -66,10 +69,9 @@ class Watcher:
             force_polling=polls or None,
             ignore_permission_denied=True,
         ):
-            if changes or is_first:
-                # Also once after the watch began: something may have changed just before.
+            if changes or is_due:
                 self._indexer.look()
-            is_first = False
+            is_due = bool(changes)
             if self._existing() != roots:
                 return
 
