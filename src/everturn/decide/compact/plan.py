@@ -199,7 +199,8 @@ def _why(
         cause = f"{size:,} tokens are at or over the automatic threshold of {limits.auto:,}"
     else:
         cause = f"asked for by the user at {size:,} tokens"
-    parts = [f"{cause}; {messages.summarized} messages are summarized"]
-    parts += [f"{messages.kept} are kept"] if division.kept else []
+    summarized, kept = messages.summarized, messages.kept
+    parts = [cause, f"{summarized} {'message is' if summarized == 1 else 'messages are'} summarized"]
+    parts += [f"{kept} {'is' if kept == 1 else 'are'} kept"] if division.kept else []
     parts += [division.moved] if division.moved else []
     return "; ".join(parts)
