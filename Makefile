@@ -119,7 +119,7 @@ soak: $(STAMP)  ## run random trials for MINUTES or TRIALS and print the results
 	  $(if $(KIND),--kind $(KIND)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(TRIALS),--trials $(TRIALS)) $(if $(SEED),--seed $(SEED))
 
-soak-board: $(STAMP)  ## write the results of all soaks of this source into docs/reliability.md
+soak-board: $(STAMP)  ## write the sum of all soaks of this source into docs/reliability.md, and keep them in docs/soak
 	@PYTHONPATH=tests $(BIN)/python -m reliability.board
 
 soak-tests: $(STAMP)  ## run all tests with a hundred times more random examples

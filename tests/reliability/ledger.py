@@ -3,6 +3,8 @@
 Each run has a file of its own in `build/soak/`. It has a digest of the source for each kind, of the files
 that trials of that kind can execute (`source.py`): what was run on other code says nothing about this one,
 and a change elsewhere voids nothing. Seeds that are done are not run again. A seed that failed is never done.
+The runs that the table in the manual is the sum of are kept in `docs/soak/`, with the source: they count in
+every clone.
 """
 
 import os
@@ -14,6 +16,7 @@ import msgspec
 from reliability.score import Row, added
 
 FOLDER: Final = Path("build/soak")
+PUBLISHED: Final = Path("docs/soak")
 
 # Seeds from the first to before the second.
 Span = tuple[int, int]
@@ -33,6 +36,8 @@ class Run(msgspec.Struct, kw_only=True):
     seed: int
     date: str = ""
     commit: str = ""
+    machine: str = ""
+    python: str = ""
     seconds: float = 0.0
     # By kind, the digest of what its trials can execute.
     sources: dict[str, str] = msgspec.field(default_factory=dict)
@@ -59,15 +64,22 @@ def on_same_source(run: Run, sources: Mapping[str, str]) -> Run | None:
     return msgspec.structs.replace(run, rows=rows, done=done) if rows else None
 
 
+def read_runs(*folders: Path) -> dict[str, Run]:
+    """The runs in these folders by the names of their files, each once."""
+    paths = {path.name: path for folder in folders for path in folder.glob("*.json")}
+    return {name: msgspec.json.decode(path.read_bytes(), type=Run) for name, path in sorted(paths.items())}
+
+
 class Ledger:
     """All runs on the same source, kind by kind. `run` is the one that is under way; it is kept by `save`."""
 
-    def __init__(self, folder: Path, run: Run) -> None:
+    def __init__(self, folder: Path, run: Run, *others: Path) -> None:
         self.folder = folder
         self.run = run
-        every = [msgspec.json.decode(path.read_bytes(), type=Run) for path in sorted(folder.glob("*.json"))]
-        found = (on_same_source(each, run.sources) for each in every)
+        every = read_runs(*others, folder)
+        found = (on_same_source(each, run.sources) for each in every.values())
         self.earlier = tuple(each for each in found if each is not None)
+        # By the number of all runs, so that they stay in order; the process tells apart what is run at once.
         self._path = folder / f"{len(every):05d}-{run.seed}-{os.getpid()}.json"
         self._done = {
             kind: joined(span for each in self.earlier for span in each.done.get(kind, []))

@@ -21,13 +21,13 @@ from typing import Final
 
 import msgspec
 from reliability.kinds import KINDS, SHARES
-from reliability.ledger import FOLDER, Ledger, Run, Task
+from reliability.ledger import FOLDER, PUBLISHED, Ledger, Run, Task
 from reliability.score import Row, again
 from reliability.scratch import scratch
 from reliability.source import kind_digest
 from reliability.workers import Crew, work
 
-# The sum of all runs on this source; `board.py` writes it into the manual.
+# The sum of this run and of earlier ones on the same source.
 RESULT: Final = Path("build/soak.json")
 CONVERSATIONS: Final = 1_000_000
 SECONDS_BETWEEN_LINES: Final = 10.0
@@ -38,11 +38,6 @@ FRESH: Final = "fresh"
 # A fresh seed: far enough apart that two runs hardly ever share a trial.
 MOST_SEEDS: Final = 10**12
 INTERRUPTED: Final = 130
-DURABILITY: Final = (
-    "kills and disk-failures: fsync always, SIGKILL (what the system has survives), a file system in memory "
-    "where there is one; "
-    "power-cuts: fsync always, simulated disk that loses unsynced pages; steps and conversations: no sync"
-)
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +52,6 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     seeds: tuple[int, ...]
     workers: int
     seconds: float
-    durability: str
     rows: tuple[Row, ...]
 
 
@@ -165,6 +159,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--commit", default="")
     parser.add_argument("--into", type=Path, default=RESULT)
     parser.add_argument("--ledger", type=Path, default=FOLDER)
+    parser.add_argument("--published", type=Path, default=PUBLISHED)
     return parser.parse_args(given)
 
 
@@ -189,8 +184,15 @@ def main(given: list[str]) -> int:
         return repeat(asked.kind, asked.seed)
     seed = random.SystemRandom().randrange(MOST_SEEDS) if asked.seed is None else asked.seed
     trials = asked.trials or (None if asked.minutes else CONVERSATIONS)
-    sources = find_sources((asked.kind,) if asked.kind else tuple(KINDS))
-    ledger = Ledger(asked.ledger, Run(seed=seed, date=asked.date, commit=asked.commit, sources=sources))
+    new = Run(
+        seed=seed,
+        date=asked.date,
+        commit=asked.commit,
+        machine=machine(),
+        python=platform.python_version(),
+        sources=find_sources((asked.kind,) if asked.kind else tuple(KINDS)),
+    )
+    ledger = Ledger(asked.ledger, new, asked.published)
     with Interrupt() as stop, scratch():
         print(f"seed {seed}, earlier runs on this source: {len(ledger.earlier)}", flush=True)
         run(
@@ -221,12 +223,11 @@ def board_of(ledger: Ledger, workers: int) -> Board:
         date=ledger.run.date,
         commit=ledger.run.commit,
         sources=ledger.run.sources,
-        machine=machine(),
-        python=platform.python_version(),
+        machine=ledger.run.machine,
+        python=ledger.run.python,
         seeds=tuple(each.seed for each in ledger.runs),
         workers=workers,
         seconds=round(sum(each.seconds for each in ledger.runs), 1),
-        durability=DURABILITY,
         rows=tuple(row for row in rows if row is not None),
     )
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from reliability import board as boards
 from reliability import soak
-from reliability.board import seeds, written
+from reliability.board import name_seeds, written
 from reliability.kinds import KINDS, SHARES
 from reliability.ledger import Ledger, Run, joined, without
 from reliability.score import Failure, Kind, Row, added
@@ -33,7 +34,6 @@ BOARD = Board(
     seeds=(1,),
     workers=2,
     seconds=90.0,
-    durability="fsync always",
     rows=ROWS,
 )
 
@@ -68,20 +68,56 @@ def test_rows_of_several_processes_become_one():
     )
 
 
-def test_the_board_stands_between_its_markers():
+def a_run(seed: int, *rows: Row, date: str = "2026-11-15", source: str = "a") -> Run:
+    return Run(
+        seed=seed,
+        date=date,
+        commit="abc1234",
+        machine="2 cores",
+        python="3.11.7",
+        seconds=5_400.0,
+        sources={row.kind: source for row in rows},
+        rows={row.kind: row for row in rows},
+    )
+
+
+def test_the_board_adds_up_the_runs_between_its_markers():
     page = "before\n<!-- soak -->\nold\n<!-- /soak -->\nbehind\n"
-    assert written(page, BOARD) == (
+    kills = Row(kind="kills", trials=100, faults=100, survived=100, seconds=1_800.0)
+    assert written(page, [a_run(1, *ROWS), a_run(7, kills, date="2026-11-16")]) == (
         "before\n<!-- soak -->\n"
-        "| kind | trials | faults injected | survived | lost | unknown | at most |\n"
-        "|---|---:|---:|---:|---:|---:|---:|\n"
-        "| conversations | 3,000 (9,000 requests) | 70 | 3,000 | 0 | 0 | 1 in 1,000 |\n"
-        "| kills | 50 | 50 | 48 | 1 | 1 | - |\n"
-        "\n2026-11-15, commit abc1234, seed 1; 2 cores, Python 3.11.7, 2 processes, 1.5 minutes.\n"
-        "Durability: fsync always.\n"
+        "| kind | trials | faults injected | survived | lost | unknown | at most | from seed |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---|\n"
+        "| conversations | 3,000 (9,000 requests) | 70 | 3,000 | 0 | 0 | 1 in 1,000 | 1 |\n"
+        "| kills | 150 | 150 | 148 | 1 | 1 | - | 1, 7 |\n"
+        "\n2026-11-15, 2026-11-16, commit abc1234; 2 cores, Python 3.11.7; "
+        "3.0 hours, 0.5 hours of CPU time.\n"
+        f"Durability: {boards.DURABILITY}.\n"
         "<!-- /soak -->\nbehind\n"
     )
     with pytest.raises(SystemExit, match="has no <!-- soak -->"):
-        written("no place", BOARD)
+        written("no place", [])
+
+
+def test_the_board_keeps_the_runs_on_this_source_with_the_manual_and_they_count_in_a_clone(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(boards, "find_sources", lambda kinds: {"kills": "a"})
+    with pytest.raises(SystemExit, match="run `make soak` first"):
+        boards.main()
+    boards.publish({"00000-9-1.json": a_run(9, ROWS[1], source="old")}, boards.PUBLISHED)
+    ours = Ledger(boards.FOLDER, a_run(1, ROWS[1]))
+    ours.save()
+    boards.PAGE.write_text("<!-- soak -->\n<!-- /soak -->\n", encoding="utf-8")
+    boards.main()
+    (kept,) = boards.PUBLISHED.iterdir()
+    assert msgspec.json.decode(kept.read_bytes(), type=Run) == a_run(1, ROWS[1])
+    assert "| kills | 50 | 50 | 48 | 1 | 1 | - | 1 |" in boards.PAGE.read_text(encoding="utf-8")
+    clone = Ledger(tmp_path / "empty", Run(seed=2, sources={"kills": "a"}), boards.PUBLISHED)
+    assert clone.sum_of("kills") == ROWS[1]
+    # Here it is in both folders, and counts once.
+    assert Ledger(boards.FOLDER, clone.run, boards.PUBLISHED).sum_of("kills") == ROWS[1]
 
 
 def test_what_is_printed_names_how_to_run_a_failing_trial_again():
@@ -90,7 +126,7 @@ def test_what_is_printed_names_how_to_run_a_failing_trial_again():
 
 def run_soak(tmp_path: Path, *more: str) -> tuple[int, Board]:
     into = tmp_path / "build" / "soak.json"
-    places = ("--into", str(into), "--ledger", str(tmp_path / "ledger"))
+    places = ("--into", str(into), "--ledger", str(tmp_path / "ledger"), "--published", str(tmp_path / "no"))
     code = main([*more, *places, "--workers", "1", "--date", "2026-11-15", "--commit", "abc1234"])
     return code, msgspec.json.decode(into.read_bytes(), type=Board)
 
@@ -149,9 +185,10 @@ def test_a_seed_that_failed_is_never_done_and_is_told_with_the_command_that_repe
 def start_soak(tmp_path: Path) -> subprocess.Popen[str]:
     """One that would take hours; its first line was read."""
     command = [sys.executable, "-m", "reliability.soak", "--kind", "power-cuts", "--seed", "1"]
-    places = ["--into", str(tmp_path / "soak.json"), "--ledger", str(tmp_path / "ledger"), "--workers", "1"]
+    places = ["--into", str(tmp_path / "soak.json"), "--ledger", str(tmp_path / "ledger")]
+    alone = ["--published", str(tmp_path / "no"), "--workers", "1"]
     process = subprocess.Popen(
-        [*command, *places],
+        [*command, *places, *alone],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -300,5 +337,5 @@ def test_a_module_that_a_trial_has_executed_is_in_the_source_of_its_kind():
 
 
 def test_of_many_seeds_the_first_are_named():
-    assert seeds((7,)) == "seed 7"
-    assert seeds(tuple(range(12))) == "seeds 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert name_seeds([7]) == "7"
+    assert name_seeds(list(range(12))) == "0, 1, 2 and 9 more"
