@@ -150,13 +150,17 @@ empty :=
 comma := ,
 
 SUMMARY_MODEL := claude-haiku-4-5
+# `economic` has a table of its own, with a summary model.
+OTHER_POLICIES := none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-window,summarize-85,clears-only
 results: $(STAMP)  ## update the tables in docs/results.md from the recorded sessions in DATA
-	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md claude-code > /dev/null
+	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md claude-code > /dev/null \
+	  --policy $(OTHER_POLICIES)
 	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md economic > /dev/null \
 	  --policy recorded,claude-code,economic,economic+careful,economic+frugal --summary-model $(SUMMARY_MODEL)
 	@$(BIN)/everturn replay $(DATA)/claude-code --into docs/results.md lifetimes > /dev/null \
 	  --policy $(subst $(empty) $(empty),$(comma),$(SWITCHED))
-	@$(BIN)/everturn replay $(addprefix $(DATA)/,$(OTHERS)) --model claude-sonnet-4-5 --into docs/results.md others > /dev/null
+	@$(BIN)/everturn replay $(addprefix $(DATA)/,$(OTHERS)) --model claude-sonnet-4-5 --into docs/results.md others > /dev/null \
+	  --policy $(OTHER_POLICIES)
 	@PYTHONPATH=tests $(BIN)/python -m pictures.results docs/results.md docs/pictures/results.svg
 
 bench: $(STAMP)  ## run every benchmark in bench/

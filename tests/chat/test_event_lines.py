@@ -20,6 +20,7 @@ from everturn.decide.events import (
     MicroCompacted,
     NotesRejected,
     PredictionMissed,
+    PriceUnknown,
     Repaired,
 )
 from everturn.history.records import Usage
@@ -65,6 +66,10 @@ def not_done(**fields: str) -> CompactionNotDone:
         (
             HoldChecked(moment=AT, kept=False, tokens_read=0, tokens_held=9, why="0 of 9 tokens were read"),
             "Hold lost: 0 of 9 tokens were read.",
+        ),
+        (
+            PriceUnknown(moment=AT, why="no price is known for 'small', which writes summaries"),
+            "No price is known for 'small', which writes summaries.",
         ),
         (
             not_done(reason="api_error", detail="fork: Overloaded"),

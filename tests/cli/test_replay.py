@@ -40,6 +40,30 @@ def test_switches_hold_for_every_policy(tmp_path):
     ]
 
 
+@pytest.mark.spec("EC-7")
+def test_a_caution_holds_for_the_economic_policy_that_names_none(tmp_path):
+    policies = "recorded,economic,economic+careful,economic+1h"
+    done = replay(tmp_path, EXAMPLE, "--policy", policies, "--caution", "frugal", "--json")
+    assert [row["policy"] for row in json.loads(done.stdout)["rows"]] == [
+        "recorded",
+        "economic+frugal",
+        "economic+careful",
+        "economic+frugal+1h",
+    ]
+
+
+@pytest.mark.parametrize("policies", ["recorded,claude-code", "economic+careful"])
+def test_a_caution_that_no_policy_takes_is_refused(tmp_path, policies):
+    done = replay(tmp_path, EXAMPLE, "--policy", policies, "--caution", "frugal")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("Invalid value for --caution: no policy is `economic` without a caution\n")
+
+
+def test_the_default_policy_is_among_those_that_are_compared(tmp_path):
+    done = replay(tmp_path, EXAMPLE, "--json")
+    assert "economic" in [row["policy"] for row in json.loads(done.stdout)["rows"]]
+
+
 def test_requests_and_page_are_written(tmp_path):
     requests, page = tmp_path / "requests.jsonl", tmp_path / "page.html"
     done = replay(tmp_path, EXAMPLE, "--policy", "recorded", "--requests", requests, "--html", page)

@@ -1,5 +1,6 @@
 """A simulated day of a person with pauses, in virtual time against the twin: every cent is explained."""
 
+import json
 import random
 from datetime import date
 from decimal import Decimal
@@ -9,8 +10,10 @@ import pytest
 from surfaces.desk import HAIKU, Desk
 from surfaces.test_economy import SAYS
 
+from everturn.dashboard.layout import counted
 from everturn.decide.events import CacheHeld, CompactionDone
 from everturn.history.records import Usage
+from everturn.measure.money import format_dollars
 from everturn.session.bill import price_usage
 from everturn.session.hold_timers import VirtualTimer
 from everturn.twin.testing import TwinForTests
@@ -92,3 +95,35 @@ def test_every_cent_of_a_day_with_pauses_is_a_call_or_a_decision_with_its_number
     output = sum(part.output for name, part in bill.parts.items() if name == "conversation") * 25 / 1_000_000
     assert saved.spent == pytest.approx(float(bill.dollars) - output)
     assert saved.spent < saved.unmanaged
+
+
+@pytest.mark.spec("EC-1")
+@pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose")
+def test_an_audit_and_the_calls_beside_the_conversation_come_to_what_was_charged(answering_desk):
+    desk = answering_desk
+    clock = desk.twin.twin.clock
+    timer = VirtualTimer(clock.now, clock.set)
+    with desk.open(**DAY, hold_timer=timer) as session:
+        for number, minutes in enumerate((*PAUSES[:8], 24 * 60)):
+            timer.advance(minutes * MINUTE)
+            session.send(f"Log {number}: " + SAYS * 900)
+        timer.advance(86_400)
+        parts = session.bill.parts
+    audited = json.loads(desk.everturn("audit", desk.path, "--json").stdout, parse_float=Decimal)
+    beside = {purpose: (each["calls"], each["dollars"]) for purpose, each in audited["asides"].items()}
+    assert beside == {name: (parts[name].calls, parts[name].dollars) for name in ("compact", "hold")}
+    together = audited["total"]["dollars"] + sum(dollars for _, dollars in beside.values())
+    assert together == sum(dollars for _, _, dollars in charged(desk))
+    assert audited["total"]["calls"] + sum(calls for calls, _ in beside.values()) == len(desk.twin.ledger)
+    printed = desk.everturn("audit", desk.path, "--no-color").stdout
+    summaries, holds = (
+        counted(*each) for each in ((beside["compact"][0], "summary call"), (beside["hold"][0], "hold"))
+    )
+    dollars = [format_dollars(beside[name][1]) for name in ("compact", "hold")]
+    assert (
+        "Calls of everturn beside them, not included above: "
+        f"{summaries} for {dollars[0]}, {holds} for {dollars[1]}.\n"
+    ) in printed
+    # Of a part of the days nobody knows which of them belong to it.
+    some = desk.everturn("audit", desk.path, "--json", "--until", "2026-11-15").stdout
+    assert (json.loads(some)["total"]["calls"], json.loads(some)["asides"]) == (8, {})

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from datetime import timedelta
 
 import pytest
 from scripted_twin import scripted_options
@@ -10,6 +11,7 @@ from surfaces.desk import RULES, Desk
 from surfaces.test_economy import HOLDS, OPUS, SAYS, grow, speak, wait_for_calls
 
 from everturn import AsyncSession
+from everturn.engine.holds import PlannedHold
 from everturn.session.hold_timers import VirtualTimer
 from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import make_twin_send
@@ -212,3 +214,68 @@ def test_the_event_loop_of_an_async_session_ends_while_a_hold_waits_for_its_answ
     # The hold is still under way: nobody has waited for it.
     assert answered_in_time == []
     may_answer.set()
+
+
+def slow_desk_options(desk, seconds):
+    """Replies take so long; holds are answered at once."""
+    send, clock = make_twin_send(desk.twin.twin), desk.twin.twin.clock
+
+    def send_slowly(body, betas):
+        answered = send(body, betas)
+        if json.loads(body)["max_tokens"]:
+            clock.advance(seconds)
+        return answered
+
+    return {"send": send_slowly, "client": None}
+
+
+@pytest.mark.spec("EC-2")
+@pytest.mark.parametrize("ttl", ["5m", "1h"])
+def test_a_hold_after_a_reply_that_took_long_still_reads_the_prefix(desk, ttl):
+    timer = timer_of(desk)
+    given = {
+        **VIRTUAL,
+        "cache": {"ttl": {"eligible": ttl == "1h"}},
+        "economy": {**VIRTUAL["economy"], "above_dollars": 5.0},
+    }
+    with desk.open(**given, **slow_desk_options(desk, 30.0), hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(290 if ttl == "5m" else 3_590)
+    first, *held = [row["usage"] for row in desk.twin.ledger]
+    assert [each["cache_read_input_tokens"] for each in held] == [first["cache_creation_input_tokens"]]
+
+
+@pytest.mark.spec("EC-2", "EC-8")
+def test_nothing_is_held_once_the_cache_has_expired(desk):
+    timer, asleep = timer_of(desk), timedelta()
+    with desk.open(**VIRTUAL, hold_timer=timer, clock=lambda: desk.twin.twin.clock.now() + asleep) as session:
+        grow(desk, session, logs=1)
+        # The timers of a machine that is asleep stand still.
+        asleep = timedelta(hours=2)
+        timer.advance(400)
+        assert kinds(session) == ["not held"]
+    assert len(desk.twin.ledger) == 1
+    assert desk.heard("CacheNotHeld")[0].why.startswith("the cache has expired before it could be held (")
+
+
+@pytest.mark.spec("EC-11")
+def test_a_hold_that_is_being_prepared_is_not_sent_once_somebody_speaks(desk, monkeypatch):
+    is_due, may_go, plain = threading.Event(), threading.Event(), PlannedHold.request
+
+    def prepare_slowly(planned):
+        is_due.set()
+        may_go.wait(10)
+        return plain(planned)
+
+    monkeypatch.setattr(PlannedHold, "request", prepare_slowly)
+    with desk.open(**OPUS, economy={**HOLDS, "hold_after": timedelta(seconds=0.05)}) as session:
+        grow(desk, session, logs=1)
+        assert is_due.wait(10)
+        speak(desk, session)
+        monkeypatch.setattr(PlannedHold, "request", plain)
+        may_go.set()
+        wait_for_calls(desk, 3)
+        speak(desk, session)
+    # The hold of the first pause was not sent.
+    assert [len(body["messages"]) for body in desk.bodies if body["max_tokens"] == 0][:1] == [5]
+    assert session.bill.total.calls == len(desk.twin.ledger)

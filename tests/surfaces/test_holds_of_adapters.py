@@ -299,3 +299,22 @@ def test_pydantic_ai_repeats_its_last_request_in_a_task(twin, tmp_path):
     first, again = (row["usage"] for row in twin.ledger[:2])
     assert again["cache_read_input_tokens"] == first["cache_creation_input_tokens"]
     assert (again["output_tokens"], again["input_tokens"]) == (1, first["input_tokens"])
+
+
+@pytest.mark.spec("EC-4")
+def test_a_warm_conversation_is_not_taken_for_a_cold_one_where_the_framework_places_the_breakpoints(
+    twin, tmp_path
+):
+    bench, events = LangChainBench(twin, tmp_path / "sessions"), []
+    small = {"summary_model": "claude-haiku-4-5", "strategies": ["direct", "extractive"]}
+    middleware = bench.middleware(policy="economic", compact=small, listen=events.append)
+    agent = bench.agent(middleware, model=bench.model(OPUS))
+    messages = []
+    for number in range(8):
+        twin.advance(20)
+        twin.script("Seen.")
+        messages = agent.invoke({"messages": [*messages, ("user", f"Log {number}: " + SAYS * 1_500)]})[
+            "messages"
+        ]
+    assert [event.why for event in events if type(event).__name__ == "CompactionDone"] == []
+    assert [row["usage"]["cache_read_input_tokens"] > 0 for row in twin.ledger] == [False] + [True] * 7

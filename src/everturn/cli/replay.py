@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from everturn.replay.policies import ReplayPolicy
 
 DEFAULT_POLICIES = (
-    "none,recorded,claude-code,when-cold,clear-keep-3,masking,sliding-window,summarize-85,clears-only"
+    "none,recorded,claude-code,economic,"
+    "when-cold,clear-keep-3,masking,sliding-window,summarize-85,clears-only"
 )
 
 
@@ -72,6 +73,11 @@ def complete_policies(ctx: click.Context, param: click.Parameter, incomplete: st
 @period_options
 @click.option("--ttl", type=click.Choice(["5m", "1h"]), default="5m", help="Lifetime of cache entries.")
 @click.option("--refresh", is_flag=True, help="Refresh the cache during pauses if that is cheaper.")
+@click.option(
+    "--caution",
+    type=click.Choice(["frugal", "balanced", "careful"]),
+    help="Caution of `economic` where its name has none, like economic+frugal.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
 @click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page to this file."
@@ -102,6 +108,7 @@ def replay(
     until: datetime | None,
     ttl: str,
     refresh: bool,
+    caution: str | None,
     as_json: bool,
     html: Path | None,
     requests: Path | None,
@@ -126,7 +133,7 @@ def replay(
 
     for target in (html, requests):
         _check_target(target)
-    chosen = _parse_policies(policies, ttl, model, refresh=refresh, options=options)
+    chosen = _parse_policies(policies, ttl, model, refresh=refresh, caution=caution, options=options)
     chosen = _with_summaries(chosen, summarizer, summary_model)
     period = Period(*to_period(since, until))
     paths = choose_paths(sessions) or [Path(choose_session(None))]
@@ -177,13 +184,17 @@ def _say_json(compared: "ComparisonTable", done: "ReplayOutcome") -> None:
 
 
 def _parse_policies(
-    policies: str, ttl: str, model: str, *, refresh: bool, options: "Options"
+    policies: str, ttl: str, model: str, *, refresh: bool, caution: str | None, options: "Options"
 ) -> list["ReplayPolicy"]:
-    from everturn.replay.policies import apply_switches, parse_policy
+    from everturn.replay.policies import add_caution, apply_switches, parse_policy
 
-    named = [
-        parse_policy(each, model=model, configured=options) for each in policies.split(",") if each.strip()
-    ]
+    names = [each for each in policies.split(",") if each.strip()]
+    if caution is not None:
+        cautious = [add_caution(each, caution) for each in names]
+        if cautious == names:
+            raise click.BadParameter("no policy is `economic` without a caution", param_hint="--caution")
+        names = cautious
+    named = [parse_policy(each, model=model, configured=options) for each in names]
     if not named:
         raise click.BadParameter("name at least one policy", param_hint="--policy")
     switched = [

@@ -23,6 +23,7 @@ from everturn.measure.money import format_dollars
 from everturn.replay.audit import Audit, SessionRow
 from everturn.replay.cache_breaks import CacheBreak
 from everturn.replay.call_ledger import CallTotals
+from everturn.session.bill import BillPurpose
 
 MAX_ROWS: Final = 10
 MAX_BREAKS: Final = 15
@@ -30,6 +31,13 @@ AGENT_SHOWN: Final = 8
 # Groupings in the order of time; the others are listed by cost.
 PERIODS: Final = ("day", "week", "month")
 CSV_KINDS: Final = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
+# One call of each purpose.
+PURPOSES: Final[dict[BillPurpose, str]] = {
+    "conversation": "call",
+    "compact": "summary call",
+    "session_memory": "notes call",
+    "hold": "hold",
+}
 REASONS: Final = {
     "compaction": "compaction",
     "clearing": "results cleared",
@@ -137,6 +145,12 @@ def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
     if costs := audit.recorded_costs:
         said = f"The files of {counted(len(costs), 'such session')} say what they cost"
         yield from screen.wrapped(f"{said}: {format_dollars(sum(costs, Decimal(0)))}.")
+    if asides := audit.asides:
+        listed = ", ".join(
+            f"{counted(spent.calls, PURPOSES[purpose])} for {format_dollars(spent.dollars)}"
+            for purpose, spent in asides.items()
+        )
+        yield from screen.wrapped(f"Calls of everturn beside them, not included above: {listed}.")
     if audit.repeated_calls:
         said = counted(audit.repeated_calls, "repeated response")
         yield from screen.wrapped(f"{said} in other files not counted: each response counts once.")

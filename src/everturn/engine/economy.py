@@ -34,6 +34,7 @@ from everturn.engine.values import ConversationSettings
 from everturn.history.records import Usage
 from everturn.measure.model_table import find_named, has_known_price
 from everturn.measure.prediction import Prediction
+from everturn.measure.prefix_cache import SECONDS
 from everturn.view.breakpoints import Breakpoints
 
 # For a hold that is not sent.
@@ -132,6 +133,7 @@ class Economy:
         cache = conversation.cache
         parameters = cache.latch(settings).parameters
         _, prediction = cache.look_ahead(conversation.tracker, settings, parameters, now)
+        prediction = self._with_foreign_breakpoints(prediction, settings, now)
         self._looked = prediction.read
         decision = self._weigh_reset(settings, prediction, has_notes=has_notes, now=now)
         why = f"{decision.kind} reset: {decision.why}" if decision.kind else decision.why
@@ -140,6 +142,19 @@ class Economy:
         if decision.kind is None:
             return due
         return CompactionRequest(trigger="auto", economics=f"{decision.kind} reset: {decision.why}")
+
+    def _with_foreign_breakpoints(
+        self, prediction: Prediction, settings: ConversationSettings, now: datetime
+    ) -> Prediction:
+        """Where somebody else places the breakpoints, the prediction knows of none and finds nothing. What
+        the last call has left in the cache is read then, while it lives."""
+        able, cache = settings.capabilities, self._conversation.cache
+        if able.max_breakpoints or not able.caching or cache.called_at is None:
+            return prediction
+        if cache.seconds_idle_beyond_ttl(settings, now) is not None:
+            return prediction
+        read = min(self.state.cached, prediction.total)
+        return Prediction(read, 0, 0, prediction.total - read)
 
     def _weigh_reset(
         self, settings: ConversationSettings, prediction: Prediction, *, has_notes: bool, now: datetime
@@ -332,10 +347,24 @@ class Economy:
 
     @property
     def first_wait(self) -> timedelta:
-        """From a reply to its first hold: until just before the entries of that call expire."""
+        """From a call to its first hold: until just before its entries expire."""
         settings = self._conversation.setting
         is_hour = self._conversation.cache.ttl(settings) == "1h"
         return timedelta(seconds=HOUR) if is_hour else settings.options.economy.hold_after
+
+    def wait_from(self, now: datetime) -> timedelta:
+        """From now to the first hold. A lifetime begins with the call, not with its reply (api-facts 1.3)."""
+        called_at = self._conversation.cache.called_at
+        passed = now - called_at if called_at is not None else timedelta()
+        return max(timedelta(), self.first_wait - max(timedelta(), passed))
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the entries of the last call expire."""
+        cache = self._conversation.cache
+        if cache.called_at is None:
+            return None
+        return cache.called_at + timedelta(seconds=SECONDS[cache.ttl(self._settings)])
 
     def prices(self, settings: ConversationSettings, now: datetime, size: int) -> RelativePrices:
         """What a token costs in a prompt of this size, as this conversation is cached."""

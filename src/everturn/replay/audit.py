@@ -5,7 +5,7 @@ What they would have cost under other policies: `replay/simulate.py`.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +15,7 @@ import msgspec
 
 from everturn.catalog.names import find_thread_title, short_id
 from everturn.catalog.places import OWN
+from everturn.decide.economy.head import HeadTool
 from everturn.history.log import Log
 from everturn.history.records import parse_time
 from everturn.measure.accounting import Metrics, accounts_of
@@ -29,6 +30,7 @@ from everturn.replay.call_ledger import (
     iter_billed_calls,
 )
 from everturn.replay.sessions import Period, ReplaySession, Unreadable, began_at
+from everturn.session.bill import BillPurpose, UsageTotals
 from everturn.session.state_file import decode_state
 from everturn.session.transcripts import read_state_beside
 
@@ -96,6 +98,9 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     wasted: int
     # Only sessions of everturn keep what the definitions of their tools cost (EC-10).
     unused_tools: tuple[UnusedTool, ...] = ()
+    # Calls of everturn beside the conversations: summaries, notes and holds. The totals leave them out,
+    # because a session keeps only their sums, without a day or a model for each.
+    asides: dict[BillPurpose, UsageTotals] = {}
 
     @property
     def practice(self) -> int:
@@ -173,6 +178,7 @@ class Auditor:
         self._reads: dict[str, tuple[int, int]] = {}
         # Of each tool: its calls, the tokens of its definition, and the prompts that had it.
         self._head: dict[str, tuple[int, int, int]] = {}
+        self._asides: dict[BillPurpose, UsageTotals] = {}
 
     def add(self, found: SessionFacts | Unreadable) -> None:
         if isinstance(found, Unreadable):
@@ -188,7 +194,11 @@ class Auditor:
             breaks = self._count_breaks(found.check)
             for view in found.views:
                 self._add_metrics(view)
-            self._add_head(found.row.path, sums.calls)
+            state = decode_state(read_state_beside(found.row.path))
+            self._add_head(state.head, sums.calls)
+            # Nobody paid for practice, and a part of a session has no sums.
+            if len(paid) == len(found.calls) and not found.row.practice:
+                self._add_asides(state.asides)
         self._rows.append(
             msgspec.structs.replace(
                 found.row,
@@ -216,10 +226,15 @@ class Auditor:
             reads_again=tuple(sorted(reads, key=lambda read: (-read.wasted, read.path))[:MAX_PATHS]),
             wasted=sum(wasted for _, wasted in self._reads.values()),
             unused_tools=self._unused_tools(),
+            asides={purpose: spent for purpose, spent in self._asides.items() if spent.calls},
         )
 
-    def _add_head(self, path: str, prompts: int) -> None:
-        for tool in decode_state(read_state_beside(path)).head:
+    def _add_asides(self, asides: Mapping[BillPurpose, UsageTotals]) -> None:
+        for purpose, spent in asides.items():
+            self._asides[purpose] = self._asides.get(purpose, UsageTotals()) + spent
+
+    def _add_head(self, head: Iterable[HeadTool], prompts: int) -> None:
+        for tool in head:
             calls, tokens, seen = self._head.get(tool.name, (0, 0, 0))
             seen += 0 if tool.is_deferred else prompts
             self._head[tool.name] = calls + tool.calls, max(tokens, tool.tokens), seen

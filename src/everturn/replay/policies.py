@@ -118,6 +118,8 @@ REPLAY_POLICIES: Final = {name: _replay_policy(name) for name in _ORDER}
 
 # Names that users have seen before.
 _FORMER_NAMES: Final = {"oracle": "clears-only"}
+# The policy that decides by price.
+ECONOMIC: Final = "economic"
 # The name under which a user's own options are replayed.
 CONFIGURED: Final = "configured"
 
@@ -144,13 +146,22 @@ def parse_policy(
     unknown = [each for each in switches if each not in ("5m", "1h", "refresh", "refresh-blind", *CAUTIONS)]
     if unknown or {"5m", "1h"} <= set(switches) or {"refresh", "refresh-blind"} <= set(switches):
         raise UsageError(
-            f"Invalid switches in {text!r}: a policy takes +5m or +1h, and +refresh or +refresh-blind."
+            f"Invalid switches in {text!r}: a policy takes +5m or +1h, and +refresh or +refresh-blind; "
+            f"`economic` also one of {', '.join(f'+{each}' for each in CAUTIONS)}."
         )
     found = _with_caution(found, [each for each in switches if each in CAUTIONS])
     found = msgspec.structs.replace(found, window=window)
     found = msgspec.structs.replace(found, blind="refresh-blind" in switches)
     refresh = found.blind or "refresh" in switches
     return apply_switches(found, ttl="1h" if "1h" in switches else "5m", refresh=refresh, model=model)
+
+
+def add_caution(text: str, caution: str) -> str:
+    """The written policy with this caution, if it decides by price and names none itself."""
+    name, *switches = text.strip().split("+")
+    if name != ECONOMIC or not set(CAUTIONS).isdisjoint(switches):
+        return text
+    return "+".join((name, caution, *switches))
 
 
 def _with_caution(found: ReplayPolicy, cautions: Sequence[str]) -> ReplayPolicy:

@@ -7,7 +7,7 @@ before the next request, and one that is under way then is collected after it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -18,6 +18,7 @@ from everturn.engine import Conversation
 from everturn.engine.holds import PlannedHold, held_for
 from everturn.errors import UpstreamError
 from everturn.history.records import Usage
+from everturn.measure.prefix_cache import SECONDS
 from everturn.session.hold_timers import HoldTimer, PendingHold, TaskTimer
 from everturn.session.upstream import RawResponse, Send, clamp_usage, parse_reply
 from everturn.wire.anthropic import Request
@@ -64,8 +65,12 @@ class HeldCall(msgspec.Struct, frozen=True):
 class _Pause:
     """The holds of one pause. Its timer adds to `calls`; the conversation counts what it has collected."""
 
-    def __init__(self, planned: PlannedHold, betas: tuple[str, ...]) -> None:
-        self.planned, self.betas = planned, betas
+    def __init__(
+        self, planned: PlannedHold, betas: tuple[str, ...], wait: timedelta, expires: datetime | None
+    ) -> None:
+        self.planned, self.betas, self.wait = planned, betas, wait
+        # When the entries are gone unless they are held. None if that is not known.
+        self.expires = expires
         self.waiting = PendingHold()
         self.calls: list[HeldCall] = []
         self.collected = 0
@@ -126,7 +131,7 @@ class CacheHolder:
             on_answer()
             return seconds
 
-        pause.waiting = timer.start(self._conversation.economy.first_wait.total_seconds(), step)
+        pause.waiting = timer.start(pause.wait.total_seconds(), step)
 
     def begin_async(
         self,
@@ -151,7 +156,7 @@ class CacheHolder:
             await on_answer()
             return seconds
 
-        pause.waiting = timer.start_async(self._conversation.economy.first_wait.total_seconds(), step)
+        pause.waiting = timer.start_async(pause.wait.total_seconds(), step)
 
     def end(self) -> None:
         """Somebody speaks, or the conversation is closed: no further hold is sent. Collect what was."""
@@ -182,13 +187,15 @@ class CacheHolder:
 
     def _plan(self, betas: tuple[str, ...]) -> _Pause | None:
         self.end()
-        planned = self._conversation.plan_hold(self._clock() + self._conversation.economy.first_wait)
+        now, economy = self._clock(), self._conversation.economy
+        wait = economy.wait_from(now)
+        planned = self._conversation.plan_hold(now + wait)
         if planned is None:
             return None
         if not planned.decision.holds:
             self._refuse(planned)
             return None
-        pause = _Pause(planned, betas)
+        pause = _Pause(planned, betas, wait, economy.expires_at)
         self._pauses.append(pause)
         return pause
 
@@ -210,19 +217,31 @@ class CacheHolder:
 
     def _begin_step(self, pause: _Pause) -> bytes | None:
         """The bytes to send; None if nothing is sent any more."""
+        # Under way before anything is checked: who cancels from now on still collects the answer.
+        at = pause.sent_at = self._clock()
+        body = self._prepare(pause, at)
+        if body is None:
+            pause.sent_at = None
+        return body
+
+    def _prepare(self, pause: _Pause, at: datetime) -> bytes | None:
         if pause.waiting.is_cancelled or not self._is_alive():
             return None
         if not pause.planned.decision.holds:
             pause.refused = pause.planned
             return None
         body = self._encode(pause.planned.request())
-        at = self._clock()
-        stop = self._budget.reserve(pause.planned.decision.cost, at) if self._budget else ""
+        if pause.waiting.is_cancelled:
+            return None
+        if pause.expires is not None and at > pause.expires:
+            # The reply took long, or the machine was asleep: now it would write all of it again.
+            stop = "the cache has expired before it could be held"
+        else:
+            stop = self._budget.reserve(pause.planned.decision.cost, at) if self._budget else ""
         if stop:
             refused = pause.planned.decision.refused(stop)
             pause.refused = msgspec.structs.replace(pause.planned, decision=refused)
             return None
-        pause.sent_at = at
         return body
 
     def _end_step(self, pause: _Pause, answered: RawResponse | Exception) -> float | None:
@@ -255,7 +274,10 @@ class CacheHolder:
         finally:
             pause.sent_at = None
         pause.planned = planned.renewed(answer)
-        return pause.planned.given.interval
+        pause.expires = at + timedelta(seconds=SECONDS["1h" if planned.given.form == "hour" else "5m"])
+        # From when it was sent: that is when the new lifetime began.
+        passed = max(0.0, (self._clock() - at).total_seconds())
+        return max(0.0, pause.planned.given.interval - passed)
 
 
 def _read_answer(answered: RawResponse | Exception, dollars: float) -> Usage | FailedHold:

@@ -61,6 +61,7 @@ from everturn.session.loop_hooks import LoopHooks, PermissionCallback, deny_all
 from everturn.session.memory_files.attach import open_memory
 from everturn.session.memory_files.confined import ReadPermission, allow_all
 from everturn.session.new_ids import new_uuid
+from everturn.session.one_speaker import OneSpeaker
 from everturn.session.opening import build_preamble, build_settings, capabilities_of, connect
 from everturn.session.recorded import recorded_folder
 from everturn.session.runtime import SessionParts, SessionRuntime
@@ -147,6 +148,7 @@ class Session:
 
     def __init__(self, runtime: SessionRuntime) -> None:
         self._runtime = runtime
+        self._speakers = OneSpeaker()
 
     @classmethod
     def open(
@@ -281,12 +283,14 @@ class Session:
     def send(self, message: UserInput = (), *, rounds: int | None = None) -> Reply:
         """Send a message and return the reply. With tools, it is the reply after the last tool call. Without
         a message, the model continues from where it is."""
-        return drain(self._talk(message, self._call, rounds))
+        with self._speakers.speaking():
+            return drain(self._talk(message, self._call, rounds))
 
     def stream(self, message: UserInput = (), *, rounds: int | None = None) -> Generator[str, None, Reply]:
         """As `send`, and yield the text as it arrives; without an SDK client, each reply in one piece. The
         generator returns the reply."""
-        return self._talk(message, self._runtime.runner.talk, rounds)
+        with self._speakers.speaking():
+            return (yield from self._talk(message, self._runtime.runner.talk, rounds))
 
     def _talk(
         self, message: UserInput, call: Callable[[], Generator[str, None, Exchange]], rounds: int | None
@@ -367,12 +371,13 @@ class Session:
     ) -> CompactionOutcome:
         """Compact now, at any size (CP-27): everything, or only what comes after or before a record. An
         interrupt while the summary is written cancels the compaction and changes nothing (CP-7)."""
-        self._runtime.handler.interrupt_ends_call = False
-        try:
-            return self._runtime.runner.compact(_asked(instructions, from_, up_to))
-        finally:
-            self._runtime.handler.interrupt_ends_call = True
-            self._runtime.write_state()
+        with self._speakers.speaking():
+            self._runtime.handler.interrupt_ends_call = False
+            try:
+                return self._runtime.runner.compact(_asked(instructions, from_, up_to))
+            finally:
+                self._runtime.handler.interrupt_ends_call = True
+                self._runtime.write_state()
 
     def dry_run(
         self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
@@ -388,23 +393,29 @@ class Session:
     def answer_proposal(self, proposal: Proposal, response: ProposalResponse) -> CompactionOutcome:
         """What the user says to a proposal. "accept" compacts now; "defer" proposes it again after
         `compact.defer_tokens` more tokens; "decline" leaves it to the automatic threshold."""
-        try:
-            return self._runtime.runner.answer_proposal(proposal, response)
-        finally:
-            self._runtime.write_state()
+        with self._speakers.speaking():
+            try:
+                return self._runtime.runner.answer_proposal(proposal, response)
+            finally:
+                self._runtime.write_state()
 
     def undo(self) -> Undone | CompactionSkipped:
         """Undo the last compaction by appending a record that says so."""
-        edit = plan_undo(self.conversation.log.view)
-        if isinstance(edit, Undone):
-            self._runtime.append_edit(edit)
-            self._runtime.write_state()
-        return edit
+        with self._speakers.speaking():
+            edit = plan_undo(self.conversation.log.view)
+            if isinstance(edit, Undone):
+                self._runtime.append_edit(edit)
+                self._runtime.write_state()
+            return edit
 
     def rewind(self, uuid: str) -> "Rewind":
         """Go back to an earlier message and go on from there. A message of the user is itself taken back, to
         be said differently; a reply stays. What was said since is left behind in the transcript: rewinding to
         one of its replies returns to it. Raises UsageError if there is no such message."""
+        with self._speakers.speaking():
+            return self._rewind(uuid)
+
+    def _rewind(self, uuid: str) -> "Rewind":
         runtime = self._runtime
         recorded = split_threads(open_transcript(self.path).records).main
         plan = plan_rewind((*recorded.abandoned, *recorded.records), uuid)

@@ -338,6 +338,7 @@ def test_a_reply_is_counted_from_the_base_and_ends_what_was_open():
     after = before.after_reply(usage, OPUS, base=1, now=10.0, kept_anyway=4)
     assert after == EconomyState(
         base=40_000,
+        cached=99_900,
         carry=10.0 + 0.1 * 60_000,
         spent=pytest.approx(1.0 + OPUS.input_side(usage)),
         unmanaged=2.0 + before.unmanaged_call(100_000, 99_000, 10.0, OPUS, kept_anyway=4),

@@ -61,7 +61,7 @@ def _words(event: Event) -> Iterator[str]:
         case ToolsDeferred(why=why):
             yield f"Tools deferred: {why}."
         case PriceUnknown(why=why):
-            yield f"Nothing is decided by price: {why}."
+            yield f"{why[:1].upper()}{why[1:]}."
         case BreakerOpened(count=count):
             failed = f"it failed {counted(count, 'time')} in a row"
             yield f"Automatic compaction is paused: {failed}. /clear starts a new conversation."

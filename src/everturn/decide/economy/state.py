@@ -43,6 +43,8 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
     # Of the last answered call: its prompt, its output, when it began.
     prompt: int = 0
     output: int = 0
+    # Of that prompt: what was read from the cache or written to it.
+    cached: int = 0
     called_at: float | None = None
     # Since that call: holds, and whether the context was reset.
     holds: int = 0
@@ -80,7 +82,13 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
     def rewound(self, size: int) -> "EconomyState":
         """The next request has this size: the conversation goes on from an earlier message, or from another
         branch. The last prompt is as much of that as was sent before."""
-        return msgspec.structs.replace(self, prompt=size if self.prompt else 0, output=0, share_before=None)
+        return msgspec.structs.replace(
+            self,
+            prompt=size if self.prompt else 0,
+            output=0,
+            cached=min(self.cached, size),
+            share_before=None,
+        )
 
     def within(self, window: int, size: int) -> "EconomyState":
         """Before a call of this size. Who does nothing has to forget something too where the window ends."""
@@ -134,6 +142,7 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
             shared=min(read, head) if self.called_at is None else self.shared,
             prompt=usage.context,
             output=usage.output_tokens,
+            cached=read + usage.cache_creation_input_tokens,
             called_at=now,
             holds=0,
             was_reset=False,
@@ -166,6 +175,7 @@ class EconomyState(msgspec.Struct, frozen=True, kw_only=True):
             surplus=mark.surplus,
             # What is left of the last prompt: nobody knows exactly, and a new prompt is written anyway.
             prompt=min(self.prompt, after),
+            cached=0,
             was_reset=True,
             share_before=self.share_before if self.was_reset else looked,
             quiet_below=0,
