@@ -1,18 +1,37 @@
-"""Every function that docs/architecture.md names exists.
+"""Every function that docs/architecture.md names exists, and a call with the SDK reaches those of its walks.
 
 A name is written as a path below `src/everturn/` and a name in that module, in backticks:
 `session/session.py: Session.send`.
 """
 
+import inspect
 import re
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import reduce
 from importlib import import_module
 
+import anthropic
+import httpx2
 import pytest
+
+import everturn
+from everturn.twin.build import build_twin
+from everturn.twin.transport import TwinTransport
 
 NAMED = re.compile(r"`([\w/]+)\.py: ([\w.]+)`")
 WALK = re.compile(r"^## Walk \d: (.*)$", re.MULTILINE)
 MIN_NAMES_IN_A_WALK = 12
+# What the walks through an SDK call and the twin say of other calls than those of `converse`.
+NOT_REACHED = {
+    "ConversationTracker.undo_after_refusal": "the API refuses a compacted request",
+    "ConversationTracker.report_failure": "everturn fails",
+    "make_app": "the twin in a process of its own",
+    "Twin._summarize": "a request asks the API for a compaction",
+    "Twin._compact_and_reply": "a request sets a threshold for one",
+    "compute_priced_usage": "the ledger is listed",
+}
 
 
 def named_in(text: str) -> list[tuple[str, str]]:
@@ -32,6 +51,61 @@ def is_missing(path: str, name: str) -> bool:
     return False
 
 
+def split_walks(page: str) -> dict[str, str]:
+    _, *parts = WALK.split(page)
+    return {title: text.partition("\n## ")[0] for title, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+@contextmanager
+def record_calls(called: set[object]) -> Generator[None]:
+    """Adds the code of every function that is called meanwhile, in this thread."""
+
+    def note(frame, event, _):
+        if event == "call":
+            called.add(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def converse(folder) -> None:
+    """Calls with the SDK against the twin: a summary, a fork, a restart, a stream, one that is too long."""
+    http = httpx2.Client(transport=TwinTransport(build_twin()))
+
+    def connect(**options):
+        made = everturn.middleware(config=None, **options)
+        client = anthropic.Anthropic(api_key="k", base_url="http://twin", http_client=http, middleware=[made])
+        return made, client.messages
+
+    def ask(messages, *texts):
+        for text in texts:
+            messages = [*messages, {"role": "user", "content": text}]
+            reply = api.create(model="claude-haiku-4-5", max_tokens=99, messages=messages)
+            messages = [
+                *messages,
+                {"role": "assistant", "content": [each.to_dict() for each in reply.content]},
+            ]
+        return messages
+
+    middleware, api = connect(folder=folder, window=30_000)
+    said = ask([], *("A long question. " * 1_500 for _ in range(4)))
+    ask(said[:-2], "Another one.")
+    middleware.close()
+    ask(said, "And after a restart?")
+    with api.stream(model="claude-haiku-4-5", max_tokens=99, messages=[said[0]]) as stream:
+        stream.get_final_message()
+    middleware.close()
+    _, api = connect(folder=None, window=1_000_000)
+    ask(
+        [each for _ in range(8) for each in ({**said[0], "content": "A list of words. " * 8_000}, said[1])],
+        "So?",
+    )
+
+
 @pytest.fixture(scope="module")
 def page(pages) -> str:
     return pages["docs/architecture.md"]
@@ -42,11 +116,25 @@ def test_every_function_that_the_architecture_page_names_exists(page):
 
 
 def test_there_are_four_walks_and_each_names_its_functions(page):
-    _, *parts = WALK.split(page)
-    walks = dict(zip(parts[::2], parts[1::2], strict=True))
-    counts = {title: len(set(named_in(text.partition("\n## ")[0]))) for title, text in walks.items()}
+    walks = split_walks(page)
+    counts = {title: len(set(named_in(text))) for title, text in walks.items()}
     assert list(walks) == ["one message", "one SDK call", "one twin request", "one replay"]
     assert {title: count for title, count in counts.items() if count < MIN_NAMES_IN_A_WALK} == {}
+
+
+def test_calls_with_the_sdk_reach_every_function_of_the_walks_through_the_sdk_and_the_twin(page, tmp_path):
+    walks, called = split_walks(page), set()
+    with record_calls(called):
+        converse(tmp_path)
+    text = walks["one SDK call"] + walks["one twin request"]
+    # Unwrapped: the run notes which surfaces a test goes through (`surface_watch.py`).
+    named = {
+        name: inspect.unwrap(each) for path, name in named_in(text) if callable(each := find(path, name))
+    }
+    missed = {
+        name for name, each in named.items() if inspect.isfunction(each) and each.__code__ not in called
+    }
+    assert missed == set(NOT_REACHED)
 
 
 def test_every_module_that_the_page_names_without_a_function_exists(page, root):

@@ -18,14 +18,8 @@ from everturn.decide.economy.head import HeadTool
 from everturn.measure.money import format_dollars
 from everturn.session.state_file import SessionState
 from everturn.web_dashboard.avoidable import REMEDIES, find_avoidable
-from everturn.web_dashboard.queries import (
-    BreakSums,
-    Scope,
-    by_group,
-    by_period,
-    choose_period,
-    total,
-)
+from everturn.web_dashboard.periods import choose_period
+from everturn.web_dashboard.queries import BreakSums, Scope, by_group, by_period, total
 
 # Of one `paused` session with Claude Opus 4.5: 110,000 tokens written at $6.25, 20 uncached at $5, 130 output
 # at $25 per million.

@@ -7,30 +7,31 @@ from its file (`reopen`), and no state of the interrupted turn is reused. `loop.
 import os
 import signal
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rich.text import Text
 
+from everturn.chat.instructions_hooks import InstructionsHooks
 from everturn.chat.model_connection import ModelConnection
 from everturn.chat.permission import HookDecision, PermissionRequest, Permissions
 from everturn.chat.screen.event_lines import format_compaction, format_event, format_progress
 from everturn.chat.screen.status import StatusFigures
 from everturn.chat.screen.terminal import Terminal
-from everturn.chat.screen.welcome import ResumedConversation, format_resumed
+from everturn.chat.screen.welcome import format_resumed
+from everturn.chat.session_figures import describe_resumed, measure_status
 from everturn.chat.sessions import ChatState, read_chat_state, remove_if_empty, write_chat_state
 from everturn.chat.subagent import SearchAgent
-from everturn.chat.system_prompt import build_system_prompt, describe_interrupted_answer, find_memory_files
+from everturn.chat.system_prompt import build_system_prompt, describe_interrupted_answer
 from everturn.chat.tool_display import ToolDisplay
 from everturn.chat.tools.files.workspace import ResolvedPath, Workspace
 from everturn.chat.tools.inputs import ToolError
 from everturn.chat.tools.todo import TodoList
 from everturn.chat.tools.toolbox import build_tools
 from everturn.chat.visible_reads import sees_read
-from everturn.dashboard.report import context_level
 from everturn.dashboard.terminal import QUIET
 from everturn.decide.compact.chain import RECEIPT
 from everturn.decide.effects import HookEvent, HookOutcome
@@ -43,13 +44,8 @@ from everturn.decide.events import (
     Repaired,
 )
 from everturn.decide.options import DEFAULT_MODEL, Options
-from everturn.history.blocks import text_of
-from everturn.history.records import Record, RecordKind, record_time
-from everturn.measure.prefix_cache import SECONDS
 from everturn.session.bill import UsageTotals
 from everturn.session.hooks.run import Hooks
-from everturn.session.memory_files.discovery import MemoryFile, MemoryFiles
-from everturn.session.memory_files.nested import NestedMemory
 from everturn.session.session import Reply, Session, SessionStart, UserInput
 from everturn.session.store.jsonl_store import FILES_SUFFIX
 from everturn.session.tools import Tool, ToolContent
@@ -87,15 +83,15 @@ class ChatAgent:
         self.settings, self.connection = settings, connection
         self.terminal, self.permissions = terminal, permissions
         self.todo = TodoList()
-        self._loaded: list[MemoryFile] = []
+        self._instructions = InstructionsHooks(self._run_hooks)
         self._watching = ToolDisplay(terminal, self.todo, begins=self._call_begins)
         self._prompt = build_system_prompt(
-            settings.folder, settings.home, lambda: datetime.now().date(), self._memory_loaded
+            settings.folder, settings.home, lambda: datetime.now().date(), self._instructions.note_loaded
         )
         self.model = self._default_model
         self._state = ChatState()
         self._session: Session | None = None
-        self._nested = self._nested_memory()
+        self._nested = self._instructions.watch_nested(settings.folder, settings.home)
         self._workspace = Workspace(settings.folder)
         self.searcher = SearchAgent(
             self._workspace,
@@ -142,7 +138,7 @@ class ChatAgent:
         self._workspace.forget()
         self.todo.replace(())
         self._unfinished = ""
-        self._instructions_hooks("session_start")
+        self._instructions.tell_loaded("session_start")
 
     def choose_model(self, path: str | Path, cause: str = "") -> ChatState:
         """Set the model for a conversation: as named for this run, else as it used last. After /clear, the
@@ -217,23 +213,12 @@ class ChatAgent:
 
     def format_greeting(self) -> list[Text]:
         """The first lines shown for a resumed conversation; only remarks for a new one."""
-        log, screen = self.session.conversation.log, self.terminal.screen
+        screen, resumed = self.terminal.screen, describe_resumed(self.session)
         told = list(self.session.remarks)
         if self._state.has_practice and not self.connection.is_practice:
             told.append("The twin has answered in this conversation: the cost includes prices nobody paid.")
         remarks = [Text(line, QUIET) for each in told for line in screen.wrapped(each)]
-        sent = [record for record in log.records if record.kind in ("user", "assistant")]
-        if not sent:
-            return remarks
-        found = ResumedConversation(
-            id=self.session.id,
-            messages=len(sent),
-            tokens=self.session.context().size.tokens,
-            asked=_last_words(sent, "user"),
-            answered=_last_words(sent, "assistant"),
-            is_finished=_is_finished(sent[-1]),
-        )
-        return [*format_resumed(found, screen), *remarks]
+        return [*format_resumed(resumed, screen), *remarks] if resumed else remarks
 
     # ── one turn ─────────────────────────────────────────────────────────────────────────────────
 
@@ -295,11 +280,6 @@ class ChatAgent:
 
         return sees_read(self.session.conversation.log.view, is_same_file, content)
 
-    def _nested_memory(self) -> NestedMemory:
-        folder, home = self.settings.folder, self.settings.home
-        known = (file.path for file in find_memory_files(folder, home).files)
-        return _ReportedMemory(folder, home, self._nested_loaded, known)
-
     def _recall(self, given: Mapping[str, Any]) -> ToolContent:
         """Calls the tool of the session that is open now: this tool exists longer than one session."""
         run = self.session.recall_tool.run
@@ -333,24 +313,6 @@ class ChatAgent:
             return HookDecision("deny", found.blocked)
         return HookDecision("allow" if found.permission == "allow" else "")
 
-    def _memory_loaded(self, memory: MemoryFiles) -> None:
-        """Called while a session is opened or compacted; hooks run after that."""
-        self._loaded = list(memory.files)
-
-    def _instructions_hooks(self, reason: Literal["session_start", "compact"]) -> None:
-        loaded, self._loaded = self._loaded, []
-        for file in loaded:
-            kind = file.kind.capitalize()
-            self._run_hooks("InstructionsLoaded", file_path=file.path, memory_type=kind, load_reason=reason)
-
-    def _nested_loaded(self, file: MemoryFile) -> None:
-        self._run_hooks(
-            "InstructionsLoaded",
-            file_path=file.path,
-            memory_type="Project",
-            load_reason="nested_traversal",
-        )
-
     # ── what happened ────────────────────────────────────────────────────────────────────────────
 
     def _heard(self, event: Event) -> None:
@@ -361,7 +323,7 @@ class ChatAgent:
                 self._done.append(event)
                 self._nested.forget()
                 self._workspace.forget()
-                self._instructions_hooks("compact")
+                self._instructions.tell_loaded("compact")
             case CacheHeld():
                 self._held.append(event)
             case MicroCompacted():
@@ -383,71 +345,12 @@ class ChatAgent:
             self.terminal.show(format_compaction(event, receipt, self.session.path, self.terminal.screen))
 
     def figures(self, now: datetime) -> StatusFigures:
-        context, spent = self.session.context(), self.session.bill.parts["conversation"]
-        seen = spent.read + spent.written + spent.input
-        return StatusFigures(
-            used_share=context.size.tokens / context.window,
-            level=context_level(context.levels),
-            hit_rate=spent.read / seen if seen else None,
-            cache_seconds_left=self.cache_seconds_left(now),
-            dollars=self.spent.dollars,
-            model=context.model,
-            is_practice=self.connection.is_practice,
-        )
+        return measure_status(self.session, now, self.spent.dollars, is_practice=self.connection.is_practice)
 
     @property
     def spent(self) -> UsageTotals:
         """What the conversation has cost so far, with summaries, notes and searches."""
         return self.session.bill.total + self.searcher.spent
-
-    def cache_seconds_left(self, now: datetime) -> float | None:
-        """Seconds until the prompt cache expires, counted from the last answer."""
-        last = self._last_answer_time
-        if last is None:
-            return None
-        lives = SECONDS[self.session.conversation.setting.parameters.lifetime.ttl]
-        left = lives - (now.astimezone(UTC) - last).total_seconds()
-        return left if left > 0 else None
-
-    def is_cache_cold(self, now: datetime) -> bool:
-        """Whether there was something in the cache, and it has expired."""
-        return self._last_answer_time is not None and self.cache_seconds_left(now) is None
-
-    @property
-    def _last_answer_time(self) -> datetime | None:
-        records = self.session.conversation.log.records
-        return next((record_time(each) for each in reversed(records) if each.reply is not None), None)
-
-
-class _ReportedMemory(NestedMemory):
-    """Memory files of sub-folders; `loaded` is called with each one that is attached."""
-
-    def __init__(
-        self, folder: Path, home: Path, loaded: Callable[[MemoryFile], None], known: Iterable[str]
-    ) -> None:
-        super().__init__(folder, home, known=known)
-        self._loaded = loaded
-
-    def take(self) -> MemoryFiles:
-        found = super().take()
-        for file in found.files:
-            self._loaded(file)
-        return found
-
-
-def _last_words(records: Sequence[Record], kind: RecordKind) -> str:
-    for record in reversed(records):
-        words = " ".join(text_of(block) for block in record.blocks if block.kind == "text")
-        if record.kind == kind and words.strip() and not (record.meta or record.compact_summary):
-            return words
-    return ""
-
-
-def _is_finished(last: Record) -> bool:
-    """A turn ends with text of the model. Records that programs append do not start a new turn."""
-    if last.kind == "user":
-        return last.meta or last.compact_summary
-    return not any(block.kind == "tool_use" for block in last.blocks)
 
 
 @contextmanager

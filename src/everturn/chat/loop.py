@@ -26,6 +26,7 @@ from everturn.chat.screen.input import EmptyInput, PromptInput, SlashCommand, pa
 from everturn.chat.screen.status import format_status
 from everturn.chat.screen.terminal import Terminal
 from everturn.chat.screen.tool_calls import format_permission_request, format_question
+from everturn.chat.session_figures import cache_seconds_left, is_cache_cold
 from everturn.dashboard.terminal import QUIET
 from everturn.decide.compact.triggers import ProposalResponse
 from everturn.errors import EverturnError, StoreError, UpstreamError
@@ -122,7 +123,7 @@ def status_line(agent: ChatAgent) -> Callable[[], Text]:
     figures = agent.figures(datetime.now(UTC))
 
     def line() -> Text:
-        left = agent.cache_seconds_left(datetime.now(UTC))
+        left = cache_seconds_left(agent.session, datetime.now(UTC))
         return format_status(structs.replace(figures, cache_seconds_left=left), agent.terminal.screen)
 
     return line
@@ -132,7 +133,7 @@ def offer_compaction(agent: ChatAgent) -> None:
     """Before a message is sent into a large context whose cache is cold, offer to compact first: now it would
     be paid in full (CP-24). Not in a pipe: there the automatic threshold decides, without a question."""
     terminal = agent.terminal
-    if terminal.kind == "pipe" or not agent.is_cache_cold(datetime.now(UTC)):
+    if terminal.kind == "pipe" or not is_cache_cold(agent.session, datetime.now(UTC)):
         return
     proposal = agent.session.propose_compaction()
     if proposal is None:

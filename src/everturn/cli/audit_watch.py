@@ -18,6 +18,7 @@ from rich.live import Live
 from everturn.cli.output import say
 from everturn.cli.session_names import default_places
 from everturn.dashboard.audit import drawn, render_changes
+from everturn.dashboard.console import open_console
 from everturn.dashboard.layout import Screen
 from everturn.dashboard.progress import progress
 from everturn.replay.audit import Audit, Auditor, SessionFacts, measure_session
@@ -45,7 +46,7 @@ def watch_audit(
 ) -> None:
     """`list_files` is called again and again; `choose` names the tables."""
     states = _iter_states(list_files, make_auditor)
-    console = Console(no_color=None if color else True, highlight=False, emoji=False, markup=False)
+    console = open_console(color=color)
     try:
         if console.is_terminal:
             _draw(states, choose, console, zone)

@@ -4,7 +4,6 @@ Exit codes: 0 when it was stopped; 1 if it cannot be started, with the reason on
 """
 
 import os
-import signal
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +13,10 @@ import click
 from everturn.cli.configured import configured
 from everturn.cli.output import say
 from everturn.cli.period import get_zone, timezone_option
+from everturn.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from everturn.decide.options import Options
-    from everturn.web_dashboard.server import DashboardServer
 
 
 @click.command(short_help="See sessions, context and cost in the browser.")
@@ -54,7 +53,7 @@ def dashboard(paths: tuple[Path, ...], port: int | None, no_browser: bool, optio
                 _open_browser(address)
 
         server = DashboardServer(made, ready)
-        _stop_on_signals(server)
+        stop_on_signals(server)
         run(server, listener, made)
 
 
@@ -74,16 +73,3 @@ def _open_browser(address: str) -> None:
 
 def _is_mac() -> bool:
     return os.uname().sysname == "Darwin"
-
-
-def _stop_on_signals(server: "DashboardServer") -> None:
-    """Exit with code 0 on SIGINT and SIGTERM.
-
-    uvicorn stops at these signals itself, then raises them again for the handler installed before: this one.
-    """
-
-    def stop(signum: int, frame: object) -> None:
-        server.should_exit = True
-
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, stop)

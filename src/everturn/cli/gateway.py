@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import signal
 import socket
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +13,7 @@ import click
 
 from everturn.cli.configured import config_options, parse_setting
 from everturn.cli.output import say
+from everturn.cli.signals import stop_on_signals
 from everturn.errors import UsageError
 from everturn.gateway.access_log import LogRequest, make_access_log
 from everturn.gateway.app import Gateway, make_gateway
@@ -140,7 +140,7 @@ def gateway(
                 say(f"{loaded.mode} mode; upstream: {where}; metrics: {metrics}", err=True)
 
             server = GatewayServer(made, say_ready, operator, shutdown_seconds)
-            _stop_on_signals(server)
+            stop_on_signals(server)
             look_for_garbage_less()
             server.run(sockets=[listener])
 
@@ -192,13 +192,3 @@ def _open_access_log(name: str) -> LogRequest:
         os.write(file, line.encode() + b"\n")
 
     return make_access_log(write, clock)
-
-
-def _stop_on_signals(server: GatewayServer) -> None:
-    """Exit with code 0 on SIGINT and SIGTERM; uvicorn raises them again for the handler installed before."""
-
-    def stop(signum: int, frame: object) -> None:
-        server.should_exit = True
-
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, stop)

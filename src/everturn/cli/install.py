@@ -86,12 +86,7 @@ def install(
             plan_installation(servers, InstallOptions(program, status_line=False, hooks=False, server=True))
         )
     for planned in plans:
-        if not planned.is_needed:
-            say(f"Already installed: {planned.file.display_path}")
-        elif dry_run:
-            say(f"Would change {planned.file.display_path}:\n{planned.diff()}", nl=False)
-        else:
-            _apply_installation(planned, may_make_folder=not path)
+        _carry_out(planned, dry_run=dry_run, may_make_folder=not path)
 
 
 def _plan_installation(
@@ -111,9 +106,16 @@ def _plan_installation(
         return plan_installation(path, wanted, replacing=True)
 
 
-def _apply_installation(planned: "Installation", *, may_make_folder: bool) -> None:
+def _carry_out(planned: "Installation", *, dry_run: bool, may_make_folder: bool) -> None:
+    """Change the file, or say why it is not changed."""
     from everturn.adapters.claude_code.settings.install import apply_installation
 
+    if not planned.is_needed:
+        say(f"Already installed: {planned.file.display_path}")
+        return
+    if dry_run:
+        say(f"Would change {planned.file.display_path}:\n{planned.diff()}", nl=False)
+        return
     backup = apply_installation(planned, datetime.now(), may_make_folder=may_make_folder)
     say(f"Changed {planned.file.display_path}:")
     for line in planned.messages:

@@ -1,12 +1,12 @@
 """`everturn twin`: run a local Messages API."""
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from everturn.cli.signals import stop_on_signals
 from everturn.cli.twin_verify import verify
 from everturn.twin.app import TwinServer
 from everturn.twin.build import build_twin, load_faults, load_options, load_recorded_replies, load_script
@@ -110,7 +110,7 @@ def twin(
     listener = bind_socket(host, port)
     started = f"everturn twin listening on {url_of(listener)} ({_describe_clock(made)})"
     server = TwinServer(made, lambda: click.echo(started), allowed_hosts=(host, *allowed_hosts))
-    _stop_on_signals(server)
+    stop_on_signals(server)
     server.run(sockets=[listener])
 
 
@@ -125,16 +125,3 @@ def _describe_clock(made: Twin) -> str:
     if not made.clock.is_virtual:
         return "real clock"
     return f"virtual clock at {format_time(made.clock.now())}, moves only with POST /twin/clock"
-
-
-def _stop_on_signals(server: TwinServer) -> None:
-    """Exit with code 0 on SIGINT and SIGTERM.
-
-    uvicorn stops at these signals itself, then raises them again for the handler installed before: this one.
-    """
-
-    def stop(signum: int, frame: object) -> None:
-        server.should_exit = True
-
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, stop)

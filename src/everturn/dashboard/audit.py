@@ -11,10 +11,10 @@ from decimal import Decimal
 from io import StringIO
 from typing import Final, TextIO
 
-from rich.console import Console
 from rich.text import Text
 
 from everturn.catalog.practice import describe_practice
+from everturn.dashboard.console import can_print, open_console
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.dashboard.session_list import format_moment
 from everturn.dashboard.tables import KINDS, NOT_KNOWN, TableSection
@@ -59,17 +59,9 @@ def draw(
 ) -> None:
     """Prints an audit; `by` names the requested tables of totals. Times are those of `zone`."""
     out = sys.stdout if file is None else file
-    console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
-    for line in drawn(audit, by, Screen(console.width, ascii_only=_is_ascii(out)), zone):
+    console = open_console(out, color=color)
+    for line in drawn(audit, by, Screen(console.width, ascii_only=not can_print("…", out)), zone):
         console.print(line, soft_wrap=True)
-
-
-def _is_ascii(file: TextIO) -> bool:
-    try:
-        "…".encode(file.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return True
-    return False
 
 
 def drawn(audit: Audit, by: Sequence[str], screen: Screen, zone: tzinfo | None = None) -> list[Text]:

@@ -9,9 +9,9 @@ from decimal import Decimal
 from textwrap import wrap
 from typing import Final, NamedTuple, TextIO
 
-from rich.console import Console
 from rich.text import Text
 
+from everturn.dashboard.console import can_print, open_console
 from everturn.dashboard.layout import tokens
 from everturn.replay.twin_replay import TwinReplayCall
 
@@ -35,8 +35,8 @@ def bar(step: TwinReplayCall, largest: int, width: int) -> list[tuple[str, int]]
 
 
 def draw_steps(steps: Sequence[TwinReplayCall], file: TextIO, *, color: bool) -> None:
-    console = _console(file, color=color)
-    shapes = SHAPES if _has_shapes(file) else LETTERS
+    console = open_console(file, color=color)
+    shapes = SHAPES if can_print("█▒░·", file) else LETTERS
     largest = max((step.context for step in steps), default=1)
     width = max(10, console.width - _AROUND_THE_BAR)
     legend = Text("     ")
@@ -55,7 +55,7 @@ def draw_steps(steps: Sequence[TwinReplayCall], file: TextIO, *, color: bool) ->
 
 
 def draw_bills(bills: Iterable[NamedCost], file: TextIO, *, color: bool) -> None:
-    console = _console(file, color=color)
+    console = open_console(file, color=color)
     listed = list(bills)
     widest = max(len(bill.name) for bill in listed)
     dearest = max(bill.dollars for bill in listed)
@@ -63,7 +63,7 @@ def draw_bills(bills: Iterable[NamedCost], file: TextIO, *, color: bool) -> None
     for bill in listed:
         cells = max(1, round(bill.dollars / dearest * room))
         times = bill.dollars / listed[0].dollars
-        mark = ("█" if _has_shapes(file) else "#") * cells
+        mark = ("█" if can_print("█▒░·", file) else "#") * cells
         console.print(f"{bill.name:<{widest}}  ${bill.dollars:>7.2f}  {times:>4.1f}x  {mark}", soft_wrap=True)
 
 
@@ -82,15 +82,3 @@ def _notes(step: TwinReplayCall) -> Iterable[str]:
 def _wrapped(note: str, width: int, *, mark: str) -> list[str]:
     """Notes explain why something changed, so they are wrapped and never cut."""
     return wrap(note, max(20, width), initial_indent=f"     {mark} ", subsequent_indent=" " * 7)
-
-
-def _console(file: TextIO, *, color: bool) -> Console:
-    return Console(file=file, no_color=None if color else True, highlight=False, emoji=False, markup=False)
-
-
-def _has_shapes(file: TextIO) -> bool:
-    try:
-        "█▒░·".encode(file.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Final, TextIO
 
-from rich.console import Console
 from rich.text import Text
 
+from everturn.dashboard.console import can_print, open_console
 from everturn.dashboard.layout import Screen, counted, tokens
 from everturn.replay.long_session import LongSessionCall, LongSessionCompaction, LongSessionEnd
 
@@ -27,8 +27,8 @@ def draw(
     *,
     color: bool,
 ) -> None:
-    console = Console(file=file, no_color=None if color else True, highlight=False, emoji=False, markup=False)
-    screen = Screen(console.width, not _has_shapes(file))
+    console = open_console(file, color=color)
+    screen = Screen(console.width, not can_print(f"{FULL}{EMPTY}", file))
     calls = compactions = 0
     for step in steps:
         match step:
@@ -76,11 +76,3 @@ def _totals(step: LongSessionEnd, calls: int, compactions: int, screen: Screen) 
             about = f"{counted(spent.calls, 'call')}, {tokens(spent.read)} read from the cache"
             lines.append(Text(screen.fitted(f"{PURPOSES[purpose]:<17} ${spent.dollars:6.2f}  {about}")))
     return [*lines, Text(f"{'total':<17} ${step.bill.dollars:6.2f}", "bold")]
-
-
-def _has_shapes(file: TextIO) -> bool:
-    try:
-        f"{FULL}{EMPTY}".encode(file.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import Final, NamedTuple, TextIO
 
-from rich.console import Console
-
+from everturn.dashboard.console import can_print, open_console
 from everturn.dashboard.layout import Column, Screen, counted, percent, tokens
 from everturn.dashboard.session_list import render_sessions
 from everturn.measure.money import format_dollars
@@ -63,8 +62,8 @@ def draw(
 ) -> None:
     """Prints the tables, after which sessions they are about: id, time and title of each."""
     out = sys.stdout if file is None else file
-    console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
-    screen = Screen(console.width, not _has_shapes(out))
+    console = open_console(out, color=color)
+    screen = Screen(console.width, not can_print("…", out))
     for line in render_sessions(sessions[:_MAX_SESSIONS], screen, zone):
         console.print(line, soft_wrap=True)
     if more := max(0, len(sessions) - _MAX_SESSIONS):
@@ -264,11 +263,3 @@ def _error(errors: RecordedErrors | None) -> str:
 
 def _left(left: RetainedCount | None) -> str:
     return UNKNOWN if left is None or not left.total else percent(left.kept / left.total)
-
-
-def _has_shapes(file: TextIO) -> bool:
-    try:
-        "…".encode(file.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

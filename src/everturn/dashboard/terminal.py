@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-from rich.console import Console
 from rich.text import Text
 
+from everturn.dashboard.console import can_print, open_console
 from everturn.dashboard.grid import BUFFER, COLUMNS, FREE, ROWS, SYMBOLS, Grid, grid
 from everturn.dashboard.layout import GAP, Screen, counted, fit, percent, tokens
 from everturn.dashboard.report import ContextReport
@@ -28,17 +28,9 @@ QUIET: Final = "bright_black"
 def draw(report: ContextReport, file: TextIO | None = None, *, color: bool = True) -> None:
     """Prints a report to a terminal or a file, in its width."""
     out = sys.stdout if file is None else file
-    console = Console(file=out, no_color=None if color else True, highlight=False, emoji=False, markup=False)
-    for line in drawn(report, Screen(console.width, not _has_shapes(out))):
+    console = open_console(out, color=color)
+    for line in drawn(report, Screen(console.width, not can_print("■▒…", out))):
         console.print(line, soft_wrap=True)
-
-
-def _has_shapes(file: TextIO) -> bool:
-    try:
-        "■▒…".encode(file.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def drawn(report: ContextReport, screen: Screen) -> list[Text]:

@@ -12,6 +12,7 @@ import msgspec
 
 from everturn.gateway.known_bodies import BodyMemo
 from everturn.history.blocks import THINKING
+from everturn.history.records import Usage
 from everturn.wire.json_values import is_list, is_object
 from everturn.wire.streamed import StreamedReply
 
@@ -31,11 +32,26 @@ class TooLarge(UnreadableBody):
     """A body that is larger than allowed when it is decompressed."""
 
 
+class AnsweredUsage(msgspec.Struct):
+    """What an answer says that it used, and of which model."""
+
+    model: str = ""
+    usage: Usage = Usage()
+
+
 class ReadReply(NamedTuple):
     """A reply as a plain request would have returned it, and why it is not whole, if it is not."""
 
     body: bytes
     problem: str = ""
+
+
+def read_answered_usage(body: bytes) -> AnsweredUsage:
+    """Nothing was used, if the answer cannot be read."""
+    try:
+        return msgspec.json.decode(body, type=AnsweredUsage)
+    except msgspec.MsgspecError:
+        return AnsweredUsage()
 
 
 def decompress(pieces: Iterable[bytes], encoding: str, limit: int) -> Iterator[bytes]:

@@ -14,8 +14,8 @@ import msgspec
 
 from everturn.adapters.tracking.summary_retries import SendError
 from everturn.decide.options import Options
+from everturn.gateway.bodies import read_answered_usage
 from everturn.gateway.metrics import GatewayMetrics
-from everturn.history.records import Usage
 from everturn.session.bill import price_usage
 from everturn.session.upstream import RawResponse
 
@@ -65,15 +65,7 @@ class HoldSender:
         return await self._post(body, betas)
 
     def _count(self, raw: RawResponse) -> None:
-        try:
-            said = msgspec.json.decode(raw.body, type=_Answer)
-        except msgspec.MsgspecError:
-            said = _Answer()
+        said = read_answered_usage(raw.body)
         self._metrics.add_usage(said.usage)
         spent = price_usage(said.usage, said.model, self._clock().date())
         self._metrics.add_dollars("hold", spent.dollars)
-
-
-class _Answer(msgspec.Struct):
-    model: str = ""
-    usage: Usage = Usage()

@@ -11,18 +11,17 @@ from concurrent.futures import Future
 from datetime import datetime
 
 import aiohttp
-import msgspec
 
 from everturn.adapters.tracking.api_responses import read_response_body
 from everturn.adapters.tracking.summary_retries import SendError
 from everturn.errors import StoreError
+from everturn.gateway.bodies import read_answered_usage
 from everturn.gateway.caps import CapKey, SummaryCaps
 from everturn.gateway.failures import GatewayError
 from everturn.gateway.headers import replace_header, set_betas
 from everturn.gateway.holds import HoldSender
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.upstream import Upstream
-from everturn.history.records import Usage
 from everturn.session.bill import price_usage
 from everturn.session.upstream import RawResponse
 
@@ -113,10 +112,7 @@ class GatewaySummaries:
             raise SendError(0, "cap", f"the cap {self.exceeded} on summaries is used up")
 
     def _count(self, key: CapKey, raw: RawResponse) -> None:
-        try:
-            said = msgspec.json.decode(raw.body, type=_Answer)
-        except msgspec.MsgspecError:
-            said = _Answer()
+        said = read_answered_usage(raw.body)
         spent = price_usage(said.usage, said.model, key.day)
         try:
             self._caps.end(key, spent)
@@ -124,11 +120,6 @@ class GatewaySummaries:
             self._metrics.degrade("the cost of a summary was not counted")
         self._metrics.add_usage(said.usage)
         self._metrics.add_dollars("summary", spent.dollars)
-
-
-class _Answer(msgspec.Struct):
-    model: str = ""
-    usage: Usage = Usage()
 
 
 async def _awaited(post: Post, body: bytes, betas: Sequence[str]) -> RawResponse:

@@ -5,27 +5,31 @@ All figures come from sums that the index keeps, so an answer takes milliseconds
 
 import zlib
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from everturn.catalog.names import ID_SHOWN
-from everturn.errors import UsageError
 from everturn.session.recall.query import parse_query
 from everturn.web_dashboard.index import NO_QUARTER, QUARTER, SessionIndex
+from everturn.web_dashboard.periods import (
+    MAX_PERIODS,
+    Period,
+    is_drawable,
+    list_starts,
+    next_start,
+    start_of,
+    to_epoch,
+)
 
-Period = Literal["day", "week", "month"]
 Grouping = Literal["project", "model", "agent"]
 Sort = Literal["date", "cost", "calls", "context", "breaks", "compactions", "title", "project"]
-PERIODS: Final[tuple[Period, ...]] = get_args(Period)
 GROUPINGS: Final[tuple[Grouping, ...]] = get_args(Grouping)
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 PAGE_SIZE: Final = 50
-# Columns of a chart: ten years of days.
-MAX_PERIODS: Final = 3_660
-_DAYS: Final[dict[Period, int]] = {"day": 1, "week": 7, "month": 28}
 
 _ORDER: Final[dict[Sort, str]] = {
     "date": "ended DESC",
@@ -175,13 +179,13 @@ def by_period(index: SessionIndex, scope: Scope, period: Period, zone: tzinfo | 
     span = span_of(index, scope)
     if span is None:
         return []
-    list_starts = _starts if _is_drawable(span, period) else partial(_starts_with_calls, index)
-    starts = list_starts(span, period, zone)
-    ends = [*starts[1:], next_start(starts[-1], period)]
+    list_periods = list_starts if is_drawable(span, period) else partial(_starts_with_calls, index)
+    starts = list_periods(span, period, zone)
     low, high = span[0] // QUARTER, span[1] // QUARTER + 1
+    edges = [to_epoch(each, zone) // QUARTER for each in (*starts, next_start(starts[-1], period))]
     bounds = [
-        f"({number}, {max(low, _epoch(start, zone) // QUARTER)}, {min(high, _epoch(end, zone) // QUARTER)})"
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+        f"({number}, {max(low, first)}, {min(high, following)})"
+        for number, (first, following) in enumerate(pairwise(edges))
     ]
     # The bounds limit the time already; SQLite would otherwise search with the wrong limit.
     scope = msgspec.structs.replace(scope, since=None, until=None)
@@ -197,10 +201,6 @@ def by_period(index: SessionIndex, scope: Scope, period: Period, zone: tzinfo | 
     return [PeriodRow(start, found.get(number, Sums())) for number, start in enumerate(starts)]
 
 
-def _is_drawable(span: tuple[int, int], period: Period) -> bool:
-    return (span[1] - span[0]) / 86_400 / _DAYS[period] <= MAX_PERIODS
-
-
 def _starts_with_calls(
     index: SessionIndex, span: tuple[int, int], period: Period, zone: tzinfo | None
 ) -> list[datetime]:
@@ -210,19 +210,6 @@ def _starts_with_calls(
     return sorted({start_of(moment, period) for moment in moments})[-MAX_PERIODS:]
 
 
-def _starts(span: tuple[int, int], period: Period, zone: tzinfo | None) -> list[datetime]:
-    first, last = (start_of(datetime.fromtimestamp(at, zone), period) for at in span)
-    found = [first]
-    while found[-1] < last:
-        found.append(next_start(found[-1], period))
-    return found
-
-
-def _epoch(start: datetime, zone: tzinfo | None) -> int:
-    """When a local day begins, in seconds since 1970."""
-    return int((start.replace(tzinfo=zone) if zone else start).timestamp())
-
-
 def span_of(index: SessionIndex, scope: Scope) -> tuple[int, int] | None:
     """The times of the first and the last call, rounded to quarters of an hour; None without calls."""
     where, values = _where(scope, with_time=True)
@@ -230,26 +217,6 @@ def span_of(index: SessionIndex, scope: Scope) -> tuple[int, int] | None:
     query = f"SELECT min(usage.quarter), max(usage.quarter) FROM {_usage_of(scope)} {dated}"
     first, last = index.read(query, values)[0]
     return None if first is None else (first * QUARTER, last * QUARTER)
-
-
-def choose_period(seconds: int) -> Period:
-    """The shortest period with columns that are wide enough to read."""
-    days = seconds / 86_400
-    return "day" if days <= 100 else "week" if days <= 730 else "month"
-
-
-def start_of(moment: datetime, period: Period) -> datetime:
-    """Midnight of the first day of the period, without a zone: periods are compared, not computed with."""
-    day = moment.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-    if period == "week":
-        return day - timedelta(days=day.weekday())
-    return day.replace(day=1) if period == "month" else day
-
-
-def next_start(start: datetime, period: Period) -> datetime:
-    if period == "month":
-        return (start + timedelta(days=32)).replace(day=1)
-    return start + timedelta(days=7 if period == "week" else 1)
 
 
 def by_group(index: SessionIndex, scope: Scope, grouping: Grouping, most: int = 12) -> list[GroupRow]:
@@ -409,14 +376,3 @@ def _session(row: Sequence[Any]) -> IndexedSession:
     fields = dict(zip(IndexedSession.__struct_fields__, row, strict=True))
     fields["spark"] = msgspec.msgpack.decode(fields["spark"], type=tuple[int, ...])
     return IndexedSession(**fields)
-
-
-def parse_day(text: str, zone: tzinfo | None, *, days: int = 0) -> int:
-    """Local midnight of a day like 2026-11-16, or of that many days later, in seconds since 1970. Not every
-    day has 24 hours."""
-    try:
-        named = datetime.strptime(text, "%Y-%m-%d")
-        # Nothing comes after the last day that a date can have, and people write it for "no end".
-        return _epoch(named + timedelta(days=days) if named.date() < date.max else named, zone)
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{text[:40]!r} is not a day. Write it as 2026-11-16.") from None

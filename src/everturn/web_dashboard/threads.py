@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from everturn.catalog.names import find_thread_title
-from everturn.dashboard.figures.categories import MAX_STRETCH, text_tokens
+from everturn.dashboard.figures.categories import MAX_STRETCH, split_by_kind, text_tokens
 from everturn.dashboard.grid import LABELS, apportion
 from everturn.history.edits import (
     CacheDeleted,
@@ -92,20 +92,7 @@ class _Filled:
 
     def kinds(self) -> dict[str, int]:
         metrics = self._accounts.metrics()
-        rest = metrics.other - metrics.thinking - metrics.images - metrics.injected - self._attached
-        return {
-            "summary": self._summary,
-            "human": metrics.human,
-            "assistant": metrics.assistant,
-            "thinking": metrics.thinking,
-            "tool_requests": sum(metrics.tool_requests.values()),
-            "tool_results": sum(metrics.tool_results.values()),
-            "images": metrics.images,
-            "attachments": self._attached,
-            "injected": max(0, metrics.injected - self._summary),
-            "local_output": metrics.local_output,
-            "other": max(0, rest),
-        }
+        return split_by_kind(metrics, summary=self._summary, attached=self._attached)
 
     def _begin(self, view: View) -> None:
         self._accounts = accounts_of(view, self._counts)

@@ -18,7 +18,8 @@ from everturn.web_dashboard.pages.layout import empty, render
 from everturn.web_dashboard.pages.overview import Overview, overview_page
 from everturn.web_dashboard.pages.recall import recall_page
 from everturn.web_dashboard.pages.sessions import CLOCK_SKEW_SECONDS, sessions_page
-from everturn.web_dashboard.queries import IndexedSession, Period, Scope, Sort
+from everturn.web_dashboard.periods import PERIODS, Period, choose_period, parse_day
+from everturn.web_dashboard.queries import IndexedSession, Scope, Sort
 
 Query = Mapping[str, str]
 _DAY: Final = 86_400
@@ -34,8 +35,8 @@ def overview(dashboard: Dashboard, query: Query) -> str:
     scope, before = _scope(dashboard, query)
     index = dashboard.index
     span = queries.span_of(index, scope) or (0, 0)
-    asked = query.get("by") in queries.PERIODS
-    period = cast(Period, query["by"]) if asked else queries.choose_period(span[1] - span[0])
+    asked = query.get("by") in PERIODS
+    period = cast(Period, query["by"]) if asked else choose_period(span[1] - span[0])
     now = int(dashboard.clock())
     around_now = Scope(since=now - _RUNNING_SECONDS, until=now + CLOCK_SKEW_SECONDS)
     recent = queries.list_sessions(index, around_now, most=6)
@@ -93,9 +94,9 @@ def _scope(dashboard: Dashboard, query: Query) -> tuple[Scope, Scope | None]:
     since = now - days * _DAY if 0 < days <= 3_660 else None
     until = None
     if query.get("since"):
-        since = queries.parse_day(query["since"], dashboard.zone)
+        since = parse_day(query["since"], dashboard.zone)
     if query.get("until"):
-        until = queries.parse_day(query["until"], dashboard.zone, days=1)
+        until = parse_day(query["until"], dashboard.zone, days=1)
     scope = Scope(query.get("q", "").strip(), **names, since=since, until=until)
     if since is None:
         return scope, None

@@ -95,7 +95,7 @@ def test_a_reply_whose_conversation_was_removed_from_memory_is_recorded_where_it
 
 
 @pytest.mark.spec("GW-14")
-@pytest.mark.parametrize("where", ["stored_conversations._match", "recogniser.read_state"])
+@pytest.mark.parametrize("where", ["stored_conversations._match", "conversation_factory.read_state"])
 def test_a_failure_while_a_conversation_is_looked_for_leaves_no_lease_behind(stores, monkeypatch, where):
     one, two = replica(stores), replica(stores)
     one.hear(one.ask("Hello."), "Hi.")

@@ -181,12 +181,7 @@ def _read(
     if new and (not positions or positions[-1].message < _find_last_said(new)):
         return UnsupportedRequest("its last message has no content")
     chain = [*before.chain, *read.links] if before.chain else read.links
-    system, tools = _system(body), body.get("tools") or ()
-    has_preamble = not before.chain or bool(system or tools)
-    if has_preamble:
-        preamble, preamble_digest, asks_hour = _preambles.read(system, tools, breakpoints)
-    else:
-        preamble, preamble_digest, asks_hour = before.preamble, before.preamble_digest, False
+    preamble, preamble_digest, asks_hour = _find_preamble(body, breakpoints, before)
     fields = {name: value for name, value in body.items() if name not in _READ and value is not None}
     if breakpoints == "everturn":
         fields.pop("cache_control", None)
@@ -338,6 +333,16 @@ class _PreambleMemo:
 
 
 _preambles: Final = _PreambleMemo()
+
+
+def _find_preamble(
+    body: Mapping[str, Any], breakpoints: BreakpointOwner, before: KnownPrefix
+) -> _ReadPreamble:
+    """The preamble of a request. One that continues a thread without sending it has that of the thread."""
+    system, tools = _system(body), body.get("tools") or ()
+    if before.chain and not (system or tools):
+        return _ReadPreamble(before.preamble, before.preamble_digest, asks_hour=False)
+    return _preambles.read(system, tools, breakpoints)
 
 
 def count_bytes(preamble: Preamble) -> int:

@@ -2,6 +2,7 @@
 loses what was decided behind it, and may have to be compacted again."""
 
 from collections import OrderedDict, deque
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from everturn.adapters.tracking.caller_request import CallerRequest
@@ -49,28 +50,31 @@ def _describe(role: str, block: Any) -> str:
 
 
 class ForkWatch:
-    """Counts forks among the last calls of each caller, by the conversation that its forks come from."""
+    """Counts forks among the last calls of each caller, by the conversation that its forks come from. Safe to
+    use from threads."""
 
     def __init__(self) -> None:
         self._calls: OrderedDict[str, deque[bool]] = OrderedDict()
+        self._guard = Lock()
 
     def count_call(self, lineage: str) -> None:
         """A call that continued its conversation."""
-        if lineage in self._calls:
-            self._calls[lineage].append(False)
+        with self._guard:
+            if lineage in self._calls:
+                self._calls[lineage].append(False)
 
     def count_fork(self, lineage: str, difference: Difference) -> RepeatedForks | None:
         """A call that made a fork. Returns what to report, once for so many forks."""
-        calls = self._calls.setdefault(lineage, deque(maxlen=CALLS))
-        self._calls.move_to_end(lineage)
-        if len(self._calls) > MAX_CALLERS:
-            self._calls.popitem(last=False)
-        calls.append(True)
-        forks = sum(calls)
-        if forks < FORKS:
-            return None
-        made = len(calls)
-        calls.clear()
+        with self._guard:
+            calls = self._calls.setdefault(lineage, deque(maxlen=CALLS))
+            self._calls.move_to_end(lineage)
+            if len(self._calls) > MAX_CALLERS:
+                self._calls.popitem(last=False)
+            calls.append(True)
+            forks, made = sum(calls), len(calls)
+            if forks < FORKS:
+                return None
+            calls.clear()
         text = (
             f"{forks} of the last {made} calls of one caller did not continue their conversation, so it was "
             f"forked each time. The last difference is at {difference.where}: {difference.what}. Send "

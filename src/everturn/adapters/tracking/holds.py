@@ -5,19 +5,22 @@ it. Bookkeeping needs the conversation's lock, sending does not: a request never
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 from math import ceil
 from threading import Lock
 from typing import Final
 
+from everturn.adapters.tracking.adapter_bill import AdapterBill
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
+from everturn.adapters.tracking.loaded_conversations import LoadedConversations
 from everturn.adapters.tracking.parts import TrackerParts
+from everturn.adapters.tracking.reporter import Reporter
 from everturn.decide.economy.trust import HoldCheck
-from everturn.decide.events import Event
 from everturn.errors import EverturnError
 from everturn.history.records import Usage
 from everturn.session.cache_holder import CacheHolder, HoldConnection
+from everturn.session.events.build import with_session
 from everturn.session.hold_memory import HoldMemory
 from everturn.session.hold_timers import TaskTimer
 from everturn.session.store.factory import CounterStep, StoreFactory, find_exceeded
@@ -26,8 +29,6 @@ from everturn.session.store.factory import CounterStep, StoreFactory, find_excee
 Counters = Callable[[], tuple[StoreFactory, str] | None]
 # Counters are whole numbers.
 _MICRO: Final = 1_000_000
-Paid = Callable[[TrackedConversation, Usage], None]
-Tell = Callable[[Event, TrackedConversation], None]
 
 
 class DayBudget:
@@ -84,21 +85,18 @@ def _to_micro(dollars: float) -> int:
 
 
 class TrackedHolds:
-    """The holds of one tracker. `settle` and `settle_async` take a conversation's lock, call a function, and
-    keep its state; unless the conversation waits for a reply or is gone."""
+    """The holds of one tracker."""
 
     def __init__(
         self,
         parts: TrackerParts,
-        *,
-        tell: Tell,
-        paid: Paid,
+        loaded: LoadedConversations,
+        bill: AdapterBill,
+        reporter: Reporter,
         counters: Counters,
-        settle: Callable[[TrackedConversation, Callable[[], object]], None],
-        settle_async: Callable[[TrackedConversation, Callable[[], object]], Awaitable[None]],
     ) -> None:
-        self._parts, self._tell, self._paid = parts, tell, paid
-        self._settle, self._settle_async = settle, settle_async
+        self._parts, self._loaded = parts, loaded
+        self._bill, self._reporter = bill, reporter
         self._is_on = parts.options.holds_cache
         self._budget = DayBudget(parts.options.economy.day_dollars, counters)
         self._memory = HoldMemory(parts.options.provider)
@@ -132,14 +130,14 @@ class TrackedHolds:
         holder, betas = tracked.holder, call.betas
         if connection.send is not None:
             holder.begin(
-                betas, connection.send, self._parts.hold_timer, lambda: self._settle(tracked, holder.collect)
+                betas, connection.send, self._parts.hold_timer, lambda: self._collect(tracked, holder)
             )
         elif connection.send_async is not None:
             holder.begin_async(
                 betas,
                 connection.send_async,
                 TaskTimer(asyncio.get_running_loop()),
-                lambda: self._settle_async(tracked, holder.collect),
+                lambda: self._collect_async(tracked, holder),
             )
         self._held[tracked.lineage] = holder
 
@@ -148,12 +146,28 @@ class TrackedHolds:
         for holder in held.values():
             holder.cancel()
 
+    def _collect(self, tracked: TrackedConversation, holder: CacheHolder) -> None:
+        """After a hold was answered, in its own thread. While a reply is awaited, nothing is touched: the
+        hold is collected with the next request."""
+        with tracked.lock.acquire():
+            if not _is_busy(tracked) and self._loaded.resume(tracked):
+                _collect_and_keep(tracked, holder)
+
+    async def _collect_async(self, tracked: TrackedConversation, holder: CacheHolder) -> None:
+        async with tracked.lock.acquire_async():
+            if not _is_busy(tracked) and await self._loaded.resume_async(tracked):
+                _collect_and_keep(tracked, holder)
+
     def _make_holder(self, tracked: TrackedConversation) -> CacheHolder:
+        def pay(usage: Usage) -> None:
+            model = tracked.runner.conversation.setting.model.id
+            self._bill.pay("hold", usage, model, tracked)
+
         return CacheHolder(
             tracked.runner.conversation,
             clock=self._parts.clock,
-            tell=lambda event: self._tell(event, tracked),
-            paid=lambda usage: self._paid(tracked, usage),
+            tell=lambda event: self._reporter.tell(with_session(event, tracked.id)),
+            paid=pay,
             moment=tracked.event_context,
             is_alive=lambda: not tracked.is_evicted,
             budget=self._budget,
@@ -163,3 +177,13 @@ class TrackedHolds:
     def _remember(self, model: str, why: str, now: datetime) -> None:
         self._lost[model] = why
         self._memory.remember(model, why, now)
+
+
+def _is_busy(tracked: TrackedConversation) -> bool:
+    return tracked.is_evicted or tracked.is_awaiting_reply
+
+
+def _collect_and_keep(tracked: TrackedConversation, holder: CacheHolder) -> None:
+    holder.collect()
+    tracked.write_state()
+    tracked.transcript.release()

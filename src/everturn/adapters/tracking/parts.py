@@ -139,15 +139,9 @@ def make_parts(
     "" for the user's data folder, None to keep conversations in memory only. `readable` lists folders from
     which files may be read again after a compaction. `fixed` are values that the adapter requires: they
     override the configuration."""
-    values = {RENAMED_ARGUMENTS.get(name, name): value for name, value in overrides.items()}
-    if summary_model:
-        values["compact.summary_model"] = summary_model
+    values = _to_config_values(overrides, summary_model, folder)
     if isinstance(options, str):
         options, values = None, {"policy": options, **values}
-    if folder is None:
-        values["store.kind"] = "memory"
-    elif folder != "":
-        values["store.folder"] = os.fspath(folder)
     loaded = resolve_options(options, values, config=config, defaults=SURFACE_DEFAULTS)
     chosen = loaded.options
     in_memory = chosen.store.kind == "memory"
@@ -172,6 +166,20 @@ def make_parts(
         hold_timer=hold_timer,
         notes=(*loaded.notes, *found.notes),
     )
+
+
+def _to_config_values(
+    overrides: Mapping[str, Any], summary_model: str, folder: str | os.PathLike[str] | None
+) -> dict[str, Any]:
+    """The arguments of a program as values of config keys."""
+    values = {RENAMED_ARGUMENTS.get(name, name): value for name, value in overrides.items()}
+    if summary_model:
+        values["compact.summary_model"] = summary_model
+    if folder is None:
+        values["store.kind"] = "memory"
+    elif folder != "":
+        values["store.folder"] = os.fspath(folder)
+    return values
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
 """The status line: context usage, cache state and cost, at any width.
 
-On a narrow screen labels are shortened first, then the least important parts are dropped. `agent.py` collects
-the figures.
+On a narrow screen labels are shortened first, then the least important parts are dropped.
+`session_figures.py` collects the figures.
 """
 
 from decimal import Decimal

@@ -79,6 +79,13 @@ def _inside(session: RecordedSession, metrics: Metrics) -> dict[str, int]:
         for record in session.view.records
         if record.kind == "attachment"
     )
+    return split_by_kind(metrics, summary=summary, attached=attached)
+
+
+def split_by_kind(metrics: Metrics, *, summary: int, attached: int) -> dict[str, int]:
+    """Estimated tokens by kind. `summary` and `attached` are those of summaries and attachments, which the
+    metrics count among others."""
+    rest = metrics.other - metrics.thinking - metrics.images - metrics.injected - attached
     return {
         "summary": summary,
         "human": metrics.human,
@@ -90,7 +97,7 @@ def _inside(session: RecordedSession, metrics: Metrics) -> dict[str, int]:
         "attachments": attached,
         "injected": max(0, metrics.injected - summary),
         "local_output": metrics.local_output,
-        "other": max(0, metrics.other - metrics.thinking - metrics.images - metrics.injected - attached),
+        "other": max(0, rest),
     }
 
 

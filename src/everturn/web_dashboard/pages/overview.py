@@ -13,7 +13,8 @@ from everturn.web_dashboard.avoidable import AvoidableCost
 from everturn.web_dashboard.pages.filters import Choices, address, form, segmented
 from everturn.web_dashboard.pages.layout import Shell, cost, dollars, empty, panel, render, tile, tiles
 from everturn.web_dashboard.pages.sessions import countdown, session_link, short_project
-from everturn.web_dashboard.queries import Grouping, GroupRow, IndexedSession, Period, PeriodRow, Sums
+from everturn.web_dashboard.periods import Period
+from everturn.web_dashboard.queries import Grouping, GroupRow, IndexedSession, PeriodRow, Sums
 from everturn.web_dashboard.values import NANO
 
 # CSS class, name, and the amount of a period.

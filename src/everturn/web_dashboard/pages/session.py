@@ -24,6 +24,8 @@ MAX_LISTED = 200
 # Edits that took something out of view.
 _OPENED = ("compaction", "clearing", "offload")
 _PAID = (("read", "Read from the cache"), ("write", "Written to the cache"), ("plain", "Uncached"))
+_REPORTED = "Totals are what the API reported; the split by kind is estimated."
+_NOT_REPORTED = "The file reports no usage: sizes are estimates, and there are no costs."
 
 
 class SessionView(msgspec.Struct, frozen=True):
@@ -185,28 +187,7 @@ def _context(shell: Shell, view: SessionView) -> Html:
         [_call_said(shell, call, dict(broken)) for call in calls],
         unit=lambda value: formatting.tokens(round(value)),
     )
-    slider = element(
-        "label",
-        element("span", "Call"),
-        void(
-            "input",
-            type="range",
-            min=1,
-            max=len(calls),
-            value=at.number,
-            data_calls=_call_address(view, 0).rpartition("/")[0],
-            data_thread=view.thread.agent,
-        ),
-        element("output", f"{at.number:,} of {len(calls):,}"),
-        class_="slider",
-        data_live="slider",
-    )
-    reported = all(call.is_reported for call in calls)
-    note = (
-        "Totals are what the API reported; the split by kind is estimated."
-        if reported
-        else "The file reports no usage: sizes are estimates, and there are no costs."
-    )
+    is_reported = all(call.is_reported for call in calls)
     return panel(
         "Context over time",
         element(
@@ -220,9 +201,30 @@ def _context(shell: Shell, view: SessionView) -> Html:
             chart,
             data_live="chart",
         ),
-        slider,
+        _slider(view, at.number),
         element("div", call_part(shell, view, at), id="call-part", aria_live="polite", data_live="call"),
-        note=note,
+        note=_REPORTED if is_reported else _NOT_REPORTED,
+    )
+
+
+def _slider(view: SessionView, number: int) -> Html:
+    """Chooses the call whose window is shown."""
+    count = len(view.thread.calls)
+    return element(
+        "label",
+        element("span", "Call"),
+        void(
+            "input",
+            type="range",
+            min=1,
+            max=count,
+            value=number,
+            data_calls=_call_address(view, 0).rpartition("/")[0],
+            data_thread=view.thread.agent,
+        ),
+        element("output", f"{number:,} of {count:,}"),
+        class_="slider",
+        data_live="slider",
     )
 
 

@@ -1,0 +1,50 @@
+"""What the calls of one adapter cost, all together and for each conversation.
+
+Adding to a total reads and then writes it, so one thread at a time does it.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from threading import Lock
+
+from everturn.adapters.tracking.conversation import TrackedConversation
+from everturn.history.records import Usage
+from everturn.session.bill import Bill, BillPurpose, Ledger, UsageTotals, price_usage
+
+
+class AdapterBill:
+    """Safe to use from threads."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._ledger = Ledger()
+        self._guard = Lock()
+
+    @property
+    def bill(self) -> Bill:
+        return self._ledger.bill
+
+    def note(self, text: str) -> None:
+        """Add a remark to the bill of all conversations."""
+        self._ledger.note(text)
+
+    def pay(self, purpose: BillPurpose, usage: Usage, model: str, tracked: TrackedConversation) -> None:
+        """A call for this conversation was answered: price it, and add it to both totals."""
+        spent = price_usage(usage, model, self._clock().date())
+        self._add(purpose, spent, self._ledger, tracked.ledger)
+
+    def pay_reply(self, usage: Usage, model: str) -> UsageTotals:
+        """A reply has arrived: price it, and add it to the total of all conversations. It is not known yet
+        in which conversation it is recorded, see `charge_reply`."""
+        spent = price_usage(usage, model, self._clock().date())
+        self._add("conversation", spent, self._ledger)
+        return spent
+
+    def charge_reply(self, spent: UsageTotals, tracked: TrackedConversation) -> None:
+        """The reply was recorded: add its price to the total of its conversation."""
+        self._add("conversation", spent, tracked.ledger)
+
+    def _add(self, purpose: BillPurpose, spent: UsageTotals, *ledgers: Ledger) -> None:
+        with self._guard:
+            for ledger in ledgers:
+                ledger.add(purpose, spent)
