@@ -104,12 +104,83 @@ def test_each_part_of_a_system_prompt_that_was_read_alone_is_found_again():
 
 @pytest.mark.spec("RP-12")
 def test_the_preamble_of_a_file_that_begins_in_the_middle_is_no_larger_than_what_was_read():
-    found = recorded((MODEL, 16_000, 20_000, 5), (MODEL, 19_997, 20_600, 5))
+    found = in_the_middle((MODEL, 16_000, 20_000, 5), (MODEL, 19_997, 20_600, 5))
+    (anchors,) = prepare(found).anchors
+    assert (anchors.preamble.tokens, anchors.begins_in_middle, anchors.events) == (16_000, True, {})
+
+
+def in_the_middle(*calls):
+    """The same session, but its first record continues one that is not in the file."""
+    found = recorded(*calls)
     thread = found.threads[0]
     first = msgspec.structs.replace(thread.records[0], parent="not-in-the-file")
     cut = msgspec.structs.replace(thread, records=(first, *thread.records[1:]))
-    (anchors,) = prepare(msgspec.structs.replace(found, threads=(cut,))).anchors
-    assert (anchors.preamble.tokens, anchors.begins_in_middle, anchors.events) == (16_000, True, {})
+    return msgspec.structs.replace(found, threads=(cut,))
+
+
+def usages(found, policy="recorded"):
+    """What each call had and what it read."""
+    run = simulate(found, parse_policy(policy), None)
+    return [(each.context, each.read) for each in run.calls]
+
+
+def near(calls):
+    """As reported. The tokens around a message belong to the block before their end."""
+    return [(context, pytest.approx(read, abs=8)) for _, read, context, _ in calls]
+
+
+@pytest.mark.spec("RP-12")
+def test_the_past_has_two_parts_if_the_cache_was_read_up_to_the_middle_of_it():
+    calls = ((MODEL, 61_000, 82_000, 5), (MODEL, 81_997, 82_600, 5), (MODEL, 25_000, 83_200, 400))
+    found = in_the_middle(*calls)
+    (anchors,) = prepare(found).anchors
+    assert (anchors.preamble.tokens, len(anchors.past), anchors.past[0]) == (25_000, 2, 36_000)
+    assert usages(found) == near(calls)
+
+
+# The third call has 30,000 tokens less, and what it read ends within the history before the file.
+CLEARED = (
+    (MODEL, 89_800, 90_000, 5),
+    (MODEL, 89_997, 90_600, 5),
+    (MODEL, 55_000, 61_200, 5),
+    (MODEL, 61_197, 61_800, 5),
+    (MODEL, 20_000, 62_400, 400),
+)
+
+
+@pytest.mark.spec("RP-12")
+def test_what_was_cleared_in_the_history_before_the_file_is_taken_out_of_the_past():
+    found = in_the_middle(*CLEARED)
+    (anchors,) = prepare(found).anchors
+    assert usages(found) == near(CLEARED)
+    boundary, past = anchors.recorded_only[3]
+    assert (boundary.is_boundary, past.compact_summary, len(past.blocks)) == (True, True, 2)
+    # Nobody was paid for a summary, and other policies keep the past.
+    run = simulate(found, parse_policy("recorded"), None)
+    assert (run.totals.compactions, run.calls[2].broke) == (0, "the recorded clearing")
+    assert contexts(found, "none") == sorted(contexts(found, "none"))
+
+
+@pytest.mark.spec("RP-12")
+def test_a_context_that_falls_below_its_opening_shows_that_the_file_begins_in_the_middle():
+    found = recorded(*CLEARED)
+    (anchors,) = prepare(found).anchors
+    assert (anchors.begins_in_middle, anchors.preamble.tokens) == (True, 20_000)
+    assert contexts(found) == [context for _, _, context, _ in CLEARED]
+    grown = recorded(*CLEARED[:2])
+    assert not prepare(grown).begins_in_middle
+
+
+@pytest.mark.spec("RP-12")
+def test_without_a_report_of_the_first_call_the_opening_is_what_the_next_report_tells():
+    calls = ((MODEL, 18_000, 20_000, 5), (MODEL, 19_997, 20_600, 5), (MODEL, 20_597, 21_200, 5))
+    whole = recorded(*calls)
+    thread = whole.threads[0]
+    silent = thread.records[1]
+    silent = msgspec.structs.replace(silent, reply=msgspec.structs.replace(silent.reply, usage=None))
+    cut = msgspec.structs.replace(thread, records=(thread.records[0], silent, *thread.records[2:]))
+    found = msgspec.structs.replace(whole, threads=(cut,))
+    assert contexts(found) == [pytest.approx(20_000, abs=200), 20_600, 21_200]
 
 
 def predicted_read(event, ends):

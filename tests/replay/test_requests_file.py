@@ -123,6 +123,18 @@ def test_what_the_cache_did_is_told_by_the_first_request_that_finds_it():
 
 
 @pytest.mark.spec("RP-4")
+def test_what_was_found_for_a_request_that_was_planned_and_not_sent_is_told_by_none():
+    """The policy clears a result after the first plan, so what was found ends in no block of the request."""
+    forecast = LastPromptForecast(PrefixCache())
+    forecast.warm = 10_000
+    forecast.predict(prompt_of("Read it.", text(500), "Go on."), START.timestamp())
+    sent = prompt_of("Read it.", "[cleared]", "Go on.")
+    forecast.warm = sent.ends[0]
+    forecast.predict(sent, START.timestamp())
+    assert forecast.found == (sent.ends[0],)
+
+
+@pytest.mark.spec("RP-4")
 @pytest.mark.spec("RP-16")
 @pytest.mark.parametrize(
     "options",

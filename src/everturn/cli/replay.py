@@ -6,7 +6,7 @@ wrong usage.
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from everturn.replay.parallel import ReplayOutcome, ResultCache
     from everturn.replay.playing.offline_effects import SummaryWriter
     from everturn.replay.policies import ReplayPolicy
+    from everturn.replay.sessions import Period
 
 DEFAULT_POLICIES = (
     "none,recorded,claude-code,economic,"
@@ -127,8 +128,7 @@ def replay(
     often content was needed again after it was removed. Needs no API key and no network, except for
     --summarizer.
     """
-    from everturn.dashboard.progress import progress
-    from everturn.replay.parallel import ResultCache, default_folder, replay_all
+    from everturn.replay.parallel import ResultCache, default_folder
     from everturn.replay.sessions import Period
 
     for target in (html, requests):
@@ -139,10 +139,37 @@ def replay(
     paths = choose_paths(sessions) or [Path(choose_session(None))]
     keep = ResultCache(str(cache or default_folder(os.environ)))
     writer = _make_writer(keep, options) if any(each.summarizer for each in chosen) else None
+    done = _replay_all(paths, chosen, keep, engine, workers, writer, period)
+    compared = _compare(done, chosen, keep)
+    if html is not None:
+        write_output(html, _render_page(done, compared, chosen, keep).encode())
+    if requests is not None:
+        _write_requests(requests, paths, chosen, writer, done)
+    if into is not None:
+        _insert_tables(*into, compared)
+    if as_json:
+        _say_json(compared, done)
+        return
+    _draw(compared, done, color=not no_color)
+
+
+def _replay_all(
+    paths: Sequence[Path],
+    policies: Sequence["ReplayPolicy"],
+    keep: "ResultCache",
+    engine: str,
+    workers: int | None,
+    writer: "SummaryWriter | None",
+    period: "Period",
+) -> "ReplayOutcome":
+    """Every session of the period under every policy. No session at all is an error."""
+    from everturn.dashboard.progress import progress
+    from everturn.replay.parallel import replay_all
+
     with progress("Replaying") as tell:
         done = replay_all(
             paths,
-            chosen,
+            policies,
             keep,
             engine="processes" if engine == "local" else engine,  # pyright: ignore[reportArgumentType]
             workers=workers or os.cpu_count() or 1,
@@ -151,20 +178,10 @@ def replay(
             period=period,
         )
     if not done.sessions:
-        outside = " None began in the period of --since and --until." if since or until else ""
+        has_limits = period.since is not None or period.until is not None
+        outside = " None began in the period of --since and --until." if has_limits else ""
         raise nothing_to("replay", paths, done.unreadable, outside)
-    compared = _compare(done, chosen, keep)
-    if html is not None:
-        write_output(html, _render_page(done, compared, chosen, keep).encode())
-    if requests is not None:
-        made = {each.path: {run.policy for run in each.runs} for each in done.sessions}
-        _write_requests(requests, paths, chosen, writer, made)
-    if into is not None:
-        _insert_tables(*into, compared)
-    if as_json:
-        _say_json(compared, done)
-        return
-    _draw(compared, done, color=not no_color)
+    return done
 
 
 def _draw(compared: "ComparisonTable", done: "ReplayOutcome", *, color: bool) -> None:
@@ -303,15 +320,16 @@ def _write_requests(
     paths: Sequence[Path],
     policies: Sequence["ReplayPolicy"],
     writer: "SummaryWriter | None",
-    made: Mapping[str, Collection[str]],
+    done: "ReplayOutcome",
 ) -> None:
-    """Request bodies are not cached, so the sessions are simulated again for this file. `made` are the
-    policies that each session could be replayed under.
+    """Request bodies are not cached, so the sessions are simulated again for this file, each under the
+    policies that it could be replayed under.
     """
     from everturn.replay.requests_file import make_request_writer
     from everturn.replay.sessions import ReplaySession, read_sessions
     from everturn.replay.simulate import index_uses, simulate
 
+    made = {each.path: {run.policy for run in each.runs} for each in done.sessions}
     with open_output(file) as out:
         for session in read_sessions(paths):
             if isinstance(session, ReplaySession) and session.path in made:

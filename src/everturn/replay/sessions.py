@@ -136,7 +136,7 @@ def _conversations_in(
         format = reader.format
         for conversation in reader.conversations(source):
             count += 1
-            agents = _agents_of(file, data, taken) if reader is CLAUDE_CODE else ()
+            agents = _agents_of(file, data, conversation, taken) if reader is CLAUDE_CODE else ()
             yield _session(file, format, conversation, data, agents)
     except Exception as problem:
         # Files come from anywhere. An unexpected error in one must not stop the others (RP-1).
@@ -176,16 +176,23 @@ def _session(
     )
 
 
-def _agents_of(file: Path, data: bytes, taken: set[Path] | None) -> tuple[Path, ...]:
+def _agents_of(
+    file: Path, data: bytes, conversation: RecordedConversation, taken: set[Path] | None
+) -> tuple[Path, ...]:
     """The files of sub-agents that this session started and that no other session has taken."""
     if _parent(file) is not None:
         return ()
     beside = sorted(file.parent.glob(_AGENT_FILES))
     below = sorted((file.parent / file.stem / "subagents").glob(_AGENT_FILES))
+    # One of several sessions in a file starts the sub-agents that name it.
+    records = (record for thread in conversation.threads for record in (*thread.records, *thread.abandoned))
+    named = {record.session for record in records} if conversation.key else set[str]()
     found: list[Path] = []
     for each in (*beside, *below):
         parent = _parent(each) if each != file and each not in (taken or ()) else None
-        if parent is not None and parent.session.encode() in data:
+        if parent is None:
+            continue
+        if parent.session in named or (not conversation.key and parent.session.encode() in data):
             found.append(each)
     if taken is not None:
         taken.update(found)

@@ -19,9 +19,9 @@ import msgspec
 from everturn.measure.prefix_cache import SECONDS
 from everturn.measure.pricing import PER_MILLION
 from everturn.replay.playing.counting import ScaledCosts, sent_blocks
-from everturn.replay.playing.player import ThreadModels
 from everturn.replay.playing.prepared import prepare
 from everturn.replay.playing.steps import ReplayStep
+from everturn.replay.playing.thread_models import ThreadModels
 from everturn.replay.policies import ReplayPolicy
 from everturn.replay.refetches import SessionUses, ThreadUses
 from everturn.replay.refetches.cover import COUNTED_ALONE

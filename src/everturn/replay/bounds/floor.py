@@ -16,9 +16,9 @@ from everturn.history.records import Record, is_sent
 from everturn.measure.model import Model, Rates
 from everturn.measure.pricing import PER_MILLION
 from everturn.replay.playing.counting import ScaledCosts
-from everturn.replay.playing.player import ThreadModels
 from everturn.replay.playing.prepared import prepare
 from everturn.replay.playing.steps import ReplayStep
+from everturn.replay.playing.thread_models import ThreadModels
 from everturn.replay.policies import ReplayPolicy
 from everturn.replay.sessions import ReplaySession
 

@@ -7,7 +7,8 @@ reported context (R), and the difference is explained:
 - much more was billed than the file holds: a block of its own, named so, holds the rest (`unrecorded`, or
   `restored` after a recorded compaction);
 - less was billed than before: something was removed that the file does not tell. Thinking is removed first,
-  then old results, and only behind the position up to which the cache was read.
+  then a part of what was said before the file begins, then old results, and only behind the position up to
+  which the cache was read.
 
 Sizes, unrecorded content and what the provider's cache did on its own apply to every policy. Restored content
 and inferred removals belong to the recording alone.
@@ -35,7 +36,14 @@ from everturn.replay.playing.counting import (
     sent_blocks,
 )
 from everturn.replay.playing.player import Player
-from everturn.replay.playing.steps import ReplayStep, ReplayThread, make_filler
+from everturn.replay.playing.steps import (
+    ReplayStep,
+    ReplayThread,
+    is_past,
+    make_filler,
+    make_past,
+    make_shorter_past,
+)
 
 # The new blocks of a call are scaled if the context grew by at most four times their estimate, with some
 # tokens of slack for small ones.
@@ -48,6 +56,9 @@ _LIKELY: Final = 1.5
 # System prompt and tools of a file that begins in the middle and never shows them: the median of the main
 # sessions whose beginning is recorded.
 _USUAL_PREAMBLE: Final = 27_000
+# If a later context is smaller than this share of what the first one had besides its messages, that was not
+# only system prompt, tools and memory files.
+_LEAST_OPENING: Final = 0.75
 # A read that differs from the prediction by more than this share of the context is an event of the provider's
 # cache: an entry was lost early, or one was found that the file does not explain.
 _EVENT_SHARE: Final = 0.003
@@ -70,12 +81,12 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
     warm: Mapping[int, int] = {}
     # The preambles that begin at a later call, because another model was given another one.
     preambles: Mapping[int, PreambleSizes] = {}
-    # Tokens of history before the first record of the file.
-    past: int = 0
+    # Tokens of history before the first record of the file, in parts that were cached apart.
+    past: tuple[int, ...] = ()
 
     @property
     def begins_in_middle(self) -> bool:
-        return self.past > 0
+        return bool(self.past)
 
 
 def begins_in_middle(thread: ReplayThread) -> bool:
@@ -84,21 +95,30 @@ def begins_in_middle(thread: ReplayThread) -> bool:
     return first is not None and bool(first.parent) and not first.sidechain
 
 
+def _falls_below(thread: ReplayThread, opening: int) -> bool:
+    """Whether a later context is much smaller than what the first one had besides its messages. System prompt
+    and tools hardly shrink, so there was history that the file does not have.
+    """
+    first = thread.calls[0].model
+    contexts = (step.context for step in thread.calls if step.context and step.model == first)
+    return min(contexts, default=opening) < opening * _LEAST_OPENING
+
+
 def measure_opening(
     thread: ReplayThread, costs: ScaledCosts, recorded: str, *, knows_cache: bool
-) -> tuple[PreambleSizes, int]:
-    """The sizes of the preamble, and of the past if the file begins in the middle of a session.
+) -> tuple[PreambleSizes, tuple[int, ...]]:
+    """The sizes of the preamble, and of the parts of the past if the file begins in the middle of a session.
 
     `knows_cache` is whether the reported cache reads are those of the cache that is simulated: another
     provider's cache works differently and tells nothing about it.
     """
     first = thread.calls[0]
     if recorded:
-        return PreambleSizes((costs.block(text_block(recorded)),), text=recorded), 0
-    rest = count_opening(first, costs)
-    if not begins_in_middle(thread):
+        return PreambleSizes((costs.block(text_block(recorded)),), text=recorded), ()
+    rest = _count_opening(thread, costs) if knows_cache else count_opening(first, costs)
+    if not begins_in_middle(thread) and not (knows_cache and _falls_below(thread, rest)):
         levels = find_preamble_reads(thread.calls, rest, counts_first=True) if knows_cache else ()
-        return _preamble(levels or ((rest,) if rest else ()), rest), 0
+        return _preamble(levels or ((rest,) if rest else ()), rest), ()
     levels = find_preamble_reads(thread.calls, rest, counts_first=False)
     # No entry ends inside the preamble, so it is not larger than the least that was ever read.
     reads = (step.usage.cache_read_input_tokens for step in thread.calls)
@@ -107,7 +127,23 @@ def measure_opening(
     read = first.usage.cache_read_input_tokens if knows_cache else 0
     has_all = read > levels[-1] and _is_size_of(first.context - read, costs.all(sent_blocks(first.before)))
     # If what was not read is as large as what is new, the cache had all of the history before the file.
-    return _preamble(levels, levels[-1]), (read if has_all else rest) - levels[-1]
+    tokens = (read if has_all else rest) - levels[-1]
+    return _preamble(levels, levels[-1]), _split_past(tokens, read - levels[-1])
+
+
+def _count_opening(thread: ReplayThread, costs: ScaledCosts) -> int:
+    """What the first call that reports something had besides the messages up to it."""
+    at = next((at for at, step in enumerate(thread.calls) if step.context), 0)
+    said = (record for step in thread.calls[:at] for record in (*step.before, *step.reply))
+    more = costs.all(sent_blocks(said)) + 2 * at * costs.turn
+    return max(0, count_opening(thread.calls[at], costs) - more)
+
+
+def _split_past(tokens: int, cached: int) -> tuple[int, ...]:
+    """The past in two parts if the cache was read up to a position within it."""
+    if 0 < cached < tokens:
+        return cached, tokens - cached
+    return (tokens,) if tokens > 0 else ()
 
 
 def _is_size_of(tokens: int, estimate: int) -> bool:
@@ -119,14 +155,12 @@ def _preamble(levels: Sequence[int], total: int) -> PreambleSizes:
     return PreambleSizes(parts, opening=total - (levels[-1] if levels else 0))
 
 
-def make_past(thread: str, tokens: int) -> tuple[Record, Block]:
-    return make_filler(f"past-{thread}", f"[history before the recording begins: {tokens} tokens]")
-
-
 class Anchoring:
     """Collects the anchors of a thread while a player plays it as recorded."""
 
-    def __init__(self, *, knows_cache: bool) -> None:
+    def __init__(self, past: Sequence[int] = (), *, knows_cache: bool) -> None:
+        # Tokens of what was said before the file begins.
+        self._past = sum(past)
         # Whether what was read and removed is told by the cache that is simulated. Another provider's context
         # may shrink for reasons of its own (Gemini leaves out old reasoning), which is no edit of the agent.
         self._knows_cache = knows_cache
@@ -269,30 +303,51 @@ class Anchoring:
         return player.plan(step.at)
 
     def _remove(self, player: Player, step: ReplayStep, turn: Turn) -> Turn:
-        """Removes what the recording no longer sent: thinking first, then the oldest results."""
-        excess = turn.prediction.total - step.context
+        """Removes what the recording no longer sent: thinking first, then of what was said before the file
+        begins, then the oldest results.
+        """
         # The cache was read up to here, so nothing before it has changed.
         since = step.usage.cache_read_input_tokens
-        for edit in self._removals(player, turn, excess, since):
-            record = make_edit_record(
-                edit, uuid=player.new_id(), after=player.conversation.log.tip, at=step.at
-            )
-            self.recorded_only[step.number] = (*self.recorded_only.get(step.number, ()), record)
-            player.add_recorded(record)
-            turn = player.plan(step.at)
-            excess = turn.prediction.total - step.context
-            if excess <= 0:
+        for records in self._removals(player, step, turn, since):
+            self.recorded_only[step.number] = (*self.recorded_only.get(step.number, ()), *records)
+            for record in records:
+                player.add_recorded(record)
+            if player.plan(step.at).prediction.total <= step.context:
                 break
-        return turn
+        return player.plan(step.at)
 
-    def _removals(self, player: Player, turn: Turn, excess: int, since: int) -> Iterator[Edit]:
+    def _removals(
+        self, player: Player, step: ReplayStep, turn: Turn, since: int
+    ) -> Iterator[tuple[Record, ...]]:
         why = "the reported context shrank"
         if (dropped := _old_thinking_behind(player, turn, since)) is not None:
             first, until = dropped
-            yield ThinkingDropped(first, why, until)
+            yield (_edit_record(player, step, ThinkingDropped(first, why, until)),)
+        if shorter := self._shorten_past(player, step, since):
+            yield shorter
         # The results of the last reply are what the call answers.
         for call in _results_behind(player, turn, since):
-            yield Cleared((call,), why)
+            yield (_edit_record(player, step, Cleared((call,), why)),)
+
+    def _shorten_past(self, player: Player, step: ReplayStep, since: int) -> tuple[Record, ...]:
+        """What was cleared in the history before the file begins is not in the file. It is what the context
+        has too much, if the cache was read up to a position within that history.
+        """
+        excess = player.plan(step.at).prediction.total - step.context
+        start, tokens = player.preamble_sizes.tokens, self._past - excess
+        shown = player.conversation.log.view.records
+        past = next((at for at, record in enumerate(shown) if is_past(record) and record.blocks), None)
+        if past is None or since >= start + self._past or tokens <= 0 or excess <= _SLACK_BELOW:
+            return ()
+        records, blocks = make_shorter_past(
+            player.thread.name, _split_past(tokens, since - start), step.number, shown[past + 1 :]
+        )
+        known = self.sizes.setdefault(player.recorded_model, {})
+        for block, size in blocks.items():
+            known[block.raw] = size
+            player.costs.set_tokens(block, size)
+        self._past = tokens
+        return records
 
     def _find_event(self, player: Player, step: ReplayStep, predicted: Prediction) -> None:
         reported = step.usage.cache_read_input_tokens
@@ -307,6 +362,10 @@ class Anchoring:
         else:
             # No breakpoint of ours can find such an entry.
             player.forecast.event = None
+
+
+def _edit_record(player: Player, step: ReplayStep, edit: Edit) -> Record:
+    return make_edit_record(edit, uuid=player.new_id(), after=player.conversation.log.tip, at=step.at)
 
 
 def _price(player: Player, step: ReplayStep, parts: Prediction) -> Decimal:

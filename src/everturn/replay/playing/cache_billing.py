@@ -6,6 +6,7 @@ conversation (summaries, refreshes) are looked up here.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Hashable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -72,8 +73,9 @@ class LastPromptForecast(Forecast):
         self.event: CacheEvent | None = None
         # Tokens of the preamble that others keep in the cache.
         self.warm = 0
-        # What happened to the cache before the current call, as ends of entries in tokens.
-        self.found: tuple[int, ...] = ()
+        # What happened to the cache before the current call: entries by scope and key, with their last block,
+        # and the position behind which entries were gone.
+        self._found: dict[tuple[Hashable, Hashable], int] = {}
         self.lost_behind: int | None = None
         # Whether an entry can be found for content that was not sent before. Only the recording shows that.
         self._finds_new = finds_new
@@ -87,19 +89,32 @@ class LastPromptForecast(Forecast):
             self._find(prompt, _last_before(prompt, self.warm), now)
         return super().predict(prompt, now)
 
+    @property
+    def found(self) -> tuple[int, ...]:
+        """The ends in tokens of entries that no call before wrote, and that the last prompt contains. A call
+        may be planned several times, and what an edit has removed since then is not in the prompt.
+        """
+        return self._found_in(self.prompt) if self.prompt is not None else ()
+
+    def _found_in(self, prompt: PromptLayout) -> tuple[int, ...]:
+        return tuple(
+            sorted({prompt.ends[at] for place, at in self._found.items() if _has(prompt, place, at)})
+        )
+
     def hand_over(self, other: PromptLayout) -> tuple[tuple[int, ...], int | None]:
         """What happened to the cache before the current call, if another request with the same prefix goes
         first: a summary, which then finds it.
         """
         if _last_common(self.prompt, other) < 0:
             return (), None
-        handed = self.found, self.lost_behind
-        self.found, self.lost_behind = (), None
+        handed = self._found_in(other), self.lost_behind
+        self._found = {place: at for place, at in self._found.items() if not _has(other, place, at)}
+        self.lost_behind = None
         return handed
 
     def settle(self, usage: Usage, now: float, cleared: str = "") -> PredictionCheck | None:
         self._answered, self.event = self.prompt, None
-        self.found, self.lost_behind = (), None
+        self._found, self.lost_behind = {}, None
         return super().settle(usage, now, cleared)
 
     def _apply(self, event: CacheEvent, prompt: PromptLayout, now: float) -> None:
@@ -126,7 +141,12 @@ class LastPromptForecast(Forecast):
         ttl = prompt.markers[-1].ttl if prompt.markers else "5m"
         entry = CacheEntry(prompt.scope, prompt.keys[last], last, prompt.ends[last], ttl, now + SECONDS[ttl])
         self._cache.write(CacheLookup(0, 0, 0, 0, None, None, (entry,)), now)
-        self.found = tuple(sorted({*self.found, entry.tokens}))
+        self._found[entry.scope, entry.key] = last
+
+
+def _has(prompt: PromptLayout, place: tuple[Hashable, Hashable], last: int) -> bool:
+    """Whether an entry with this scope and key, which ends at the block `last`, is a prefix of a prompt."""
+    return last < len(prompt.keys) and (prompt.scope, prompt.keys[last]) == place
 
 
 def _last_before(prompt: PromptLayout, tokens: int) -> int:

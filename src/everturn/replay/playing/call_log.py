@@ -12,8 +12,8 @@ from everturn.history.edits import Cleared, Offloaded, ThinkingDropped
 from everturn.history.records import Record
 from everturn.measure.model import Model
 from everturn.measure.prediction import Prediction
-from everturn.measure.prefix_cache import SECONDS, Ttl
-from everturn.replay.playing.cache_billing import BlockTokens, price_call
+from everturn.measure.prefix_cache import SECONDS, PromptLayout, Ttl
+from everturn.replay.playing.cache_billing import BlockTokens, count_blocks, price_call
 from everturn.replay.refetches import Refetch
 from everturn.replay.runs import CallSource, SimulatedCall
 from everturn.wire.anthropic import Request
@@ -43,14 +43,26 @@ class UnpricedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallLog:
-    def __init__(self, thread: str) -> None:
-        self._thread = thread
+    """The calls of a thread in the order in which they were billed. An observer sees them with their
+    requests.
+    """
+
+    def __init__(self, thread: str, observer: RequestObserver | None = None) -> None:
+        self._thread, self._observer = thread, observer
         self.calls: list[SimulatedCall] = []
         # What the last call of the conversation left in the cache, and when the cache was last used.
         self.cached_tokens = 0
         self.last_touched_at: datetime | None = None
 
-    def write(self, entry: UnpricedCall, model: Model) -> SimulatedCall:
+    @property
+    def is_observed(self) -> bool:
+        """Whether somebody wants to see requests; otherwise none has to be built."""
+        return self._observer is not None
+
+    def write(
+        self, entry: UnpricedCall, model: Model, request: Request | None, prompt: PromptLayout | None
+    ) -> None:
+        """`model` is the one that was called. The request is None if nobody wants to see it."""
         parts = entry.parts
         call = SimulatedCall(
             thread=self._thread,
@@ -76,7 +88,8 @@ class CallLog:
         self.calls.append(call)
         if entry.source in ("main", "refetch"):
             self.cached_tokens = parts.read + parts.write_5m + parts.write_1h
-        return call
+        if self._observer is not None and request is not None and prompt is not None:
+            self._observer(call, request, count_blocks(prompt))
 
     def has_cache_break(self, parts: Prediction) -> bool:
         lost = self.cached_tokens - parts.read

@@ -8,11 +8,12 @@ from everturn.history.records import reported_usage
 from everturn.measure.model import Model
 from everturn.measure.model_table import model_or_default
 from everturn.measure.prefix_cache import PrefixCache, Ttl
-from everturn.replay.playing.anchoring import Anchoring, Anchors, make_past, measure_opening, with_anchors
+from everturn.replay.playing.anchoring import Anchoring, Anchors, measure_opening, with_anchors
 from everturn.replay.playing.counting import CountRatio, PreambleSizes, ScaledCosts, fit_ratio
-from everturn.replay.playing.player import EditAdvisor, Player, ThreadModels
+from everturn.replay.playing.player import EditAdvisor, Player
 from everturn.replay.playing.refetch_tracker import make_tracker
-from everturn.replay.playing.steps import ReplayThread, build_replay_thread, models_of
+from everturn.replay.playing.steps import ReplayThread, build_replay_thread, make_past, models_of
+from everturn.replay.playing.thread_models import ThreadModels
 from everturn.replay.policies import RECORDED, REPLAY_POLICIES, ReplayPolicy
 from everturn.replay.refetches import SessionUses, index_session
 from everturn.replay.sessions import ReplaySession
@@ -98,14 +99,15 @@ class PreparedReplay:
         bare = Anchors(preamble=preamble, past=past)
         if not any(step.context for step in thread.calls):
             return bare
-        policy, anchoring = REPLAY_POLICIES[RECORDED], Anchoring(knows_cache=is_known)
+        policy, anchoring = REPLAY_POLICIES[RECORDED], Anchoring(past, knows_cache=is_known)
         models = {name: self._model_of(name, policy) for name in models_of((thread,))}
         costs = {name: ScaledCosts(models[name], self.ratios[name].ratio) for name in models}
         if past:
-            _, block = make_past(thread.name, past)
+            _, blocks = make_past(thread.name, past)
             for name, counts in costs.items():
-                counts.set_tokens(block, past)
-                anchoring.sizes[name] = {block.raw: past}
+                for block, tokens in blocks.items():
+                    counts.set_tokens(block, tokens)
+                anchoring.sizes[name] = {block.raw: tokens for block, tokens in blocks.items()}
         Player(
             with_anchors(thread, bare, as_recorded=True),
             ThreadModels(models, costs, preamble, self._ttl(at, policy)),

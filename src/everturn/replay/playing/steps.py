@@ -4,7 +4,7 @@ Except under the policy `recorded`, boundaries, summaries and clearings of the r
 are edits of the recorded policy, not history. A response is one step, however many records it has.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import pairwise
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from everturn.history.blocks import Block, block_from_fields, fields_of, text_block
-from everturn.history.edits import Pinned
+from everturn.history.edits import Compacted, KeptSegment, Pinned
 from everturn.history.records import (
     Record,
     Usage,
@@ -33,6 +33,8 @@ DEFAULT_GAP: Final = timedelta(seconds=30)
 
 # The name of the thread that is no sub-agent.
 MAIN_THREAD: Final = "main"
+
+_PAST: Final = "past-"
 
 # Two calls in a row differ by less than this in what they send and read, if nothing was lost.
 _LEAST_LOSS: Final = 100
@@ -120,6 +122,37 @@ def make_filler(uuid: str, text: str) -> tuple[Record, Block]:
     """A message for something that the API saw and the file lacks."""
     block = text_block(text)
     return Record(kind="user", uuid=uuid, meta=True, blocks=(block,)), block
+
+
+def make_past(thread: str, parts: Sequence[int], since: int = 0) -> tuple[Record, Mapping[Block, int]]:
+    """What was said before the file begins, in parts of so many tokens. `since` is the call at which it
+    became shorter; 0 for the first one.
+    """
+    when = f", since call {since}" if since else ""
+    texts = [
+        f"[history before the recording begins{when}{f', part {at}' if at > 1 else ''}: {tokens} tokens]"
+        for at, tokens in enumerate(parts, start=1)
+    ]
+    blocks = {text_block(text): tokens for text, tokens in zip(texts, parts, strict=True)}
+    uuid = f"{_PAST}{thread}-{since}" if since else f"{_PAST}{thread}"
+    return Record(kind="user", uuid=uuid, meta=True, blocks=tuple(blocks)), blocks
+
+
+def make_shorter_past(
+    thread: str, parts: Sequence[int], since: int, kept: Sequence[Record]
+) -> tuple[tuple[Record, ...], Mapping[Block, int]]:
+    """The records that put a shorter past before the `kept` ones, instead of the one before."""
+    past, blocks = make_past(thread, parts, since)
+    segment = KeptSegment(kept[0].uuid, past.uuid, kept[-1].uuid) if kept else None
+    boundary = Record(
+        kind="system", uuid=f"{past.uuid}-boundary", subtype="compact_boundary", edit=Compacted(kept=segment)
+    )
+    return (boundary, msgspec.structs.replace(past, compact_summary=True)), blocks
+
+
+def is_past(record: Record) -> bool:
+    """Whether a record stands for what was said before the file begins."""
+    return record.uuid.startswith(_PAST)
 
 
 def _answered(reply: Sequence[Record]) -> Sequence[Record]:

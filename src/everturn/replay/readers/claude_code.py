@@ -1,12 +1,16 @@
-"""Claude Code's session JSONL, read by `wire/claude_code_reader.py` and split by `history/threads.py`."""
+"""Claude Code's session JSONL, read by `wire/claude_code_reader.py` and split by `history/threads.py`. A file
+that another program has joined or sorted is put in order first (`record_order.py`).
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from everturn.history.records import Record
 from everturn.history.threads import split_threads
+from everturn.replay.readers.record_order import restore_order, separate_sessions
 from everturn.replay.readers.values import Reader, RecordedConversation, SourceFile
 from everturn.session.transcripts import parse_whole_file
 from everturn.wire.claude_code_reader import BOOKKEEPING, looks_like_a_session, parse_session_file
@@ -30,13 +34,25 @@ def _recognises(source: SourceFile) -> bool:
 
 def _conversations(source: SourceFile) -> Iterator[RecordedConversation]:
     transcript = parse_whole_file(source.data, source.state)
-    found = split_threads(transcript.records)
+    sessions = separate_sessions(transcript.records)
+    # What the file has lost belongs to no session; it is told once.
+    flaws = describe_problems(transcript.flaws)
+    for session, records in sessions.items():
+        if (found := _conversation(records, flaws, session if len(sessions) > 1 else "")) is not None:
+            yield found
+            flaws = ()
+
+
+def _conversation(records: Sequence[Record], flaws: tuple[str, ...], key: str) -> RecordedConversation | None:
+    """The threads of one session; None if nobody says anything in it."""
+    ordered = restore_order(records)
+    found = split_threads(ordered.records)
     every = (found.main, *found.sidechains) if found.main.records else found.sidechains
     spoken = tuple(t for t in every if any(r.kind in ("user", "assistant") for r in t.records))
-    flaws = describe_problems(transcript.flaws)
-    notes = (note.what for thread in spoken for note in thread.notes)
-    if spoken:
-        yield RecordedConversation(spoken, notes=(*flaws, *notes), flaws=flaws)
+    if not spoken:
+        return None
+    notes = (*flaws, *filter(None, (ordered.note,)), *(note.what for t in spoken for note in t.notes))
+    return RecordedConversation(spoken, key, notes, flaws=flaws)
 
 
 CLAUDE_CODE: Final = Reader("claude-code", _recognises, _conversations)
