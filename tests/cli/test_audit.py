@@ -345,9 +345,18 @@ def test_breaks_are_sorted_by_dollars_and_the_difference_is_one_command_away(tmp
     assert [line.split()[0] for line in lines[at + 2 : at + 4]] == ids
     assert lines[at + 4] == f"What changed: everturn audit {ids[0]} --break 2"
     assert run(ids[0], "--break", "2").stdout.splitlines() == [
+        "The cache broke at call 2: nothing was read: not even the system prompt and tools were in the "
+        "cache.",
         "The first block of both requests is the same.",
         "Call 2 only added 2 blocks. So the messages did not break the cache: time, model, tools or system",
         "prompt did.",
+    ]
+    dear.human("Once more.").reply("a3", text("Gone again."), read=50_100, written=100)
+    (tmp_path / "dear.jsonl").write_bytes(dear.to_bytes())
+    assert run(ids[0], "--break", "3").stdout.splitlines() == [
+        "The cache did not break here.",
+        "The first 3 blocks of both requests are the same.",
+        "Call 3 only added 2 blocks.",
     ]
     for wrong in ("0", "7", "x", "zz:2"):
         assert run(ids[0], "--break", wrong).exit_code in (1, 2)

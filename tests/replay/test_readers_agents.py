@@ -123,6 +123,20 @@ def test_a_codex_rollout_says_everything_once_and_tells_usage(tmp_path):
     assert [call.usage for call in iter_calls(session.threads[0])] == [Usage(70, 0, 30, 5)]
 
 
+def test_the_window_of_a_codex_rollout_is_the_newest_that_it_reports(tmp_path):
+    def event(**payload):
+        return {"timestamp": "2025-10-01T10:00:02Z", "type": "event_msg", "payload": payload}
+
+    started = event(type="task_started", model_context_window=128_000)
+    counted = event(type="token_count", info={"model_context_window": 258_400})
+    wrong = [event(type="task_started", model_context_window=each) for each in (None, True, -5, "1M", 10**40)]
+    found = [
+        one(tmp_path, lines([*_rollout(), *more])).window
+        for more in ((), [started], [started, counted, *wrong])
+    ]
+    assert found == [0, 128_000, 258_400]
+
+
 def test_the_bare_layout_of_codex_is_the_same_conversation(tmp_path):
     bare = [{"id": "s", "timestamp": "2025-08-01", "instructions": None}, {"record_type": "state"}, *ITEMS]
     session = one(tmp_path, lines(bare))

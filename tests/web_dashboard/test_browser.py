@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from replay.browser import browser
-from small_session import SmallSession, compacted, text
+from small_session import SmallSession, call, compacted, text
 from web_dashboard.client import Client
 from web_dashboard.conftest import MakeDashboard, ids, paused, write
 from web_dashboard.test_security import HOSTILE
@@ -90,6 +90,33 @@ def test_every_page_fits_every_width_and_asks_nobody_else(chromium, served):
             assert page.evaluate("['header', 'nav', 'main'].every((each) => document.querySelector(each))")
         assert trouble == []
         page.context.close()
+
+
+@pytest.mark.spec("DB-9", "DB-10")
+def test_names_without_spaces_do_not_make_a_page_wider(chromium, served, tmp_path: Path):
+    client, base = served
+    name = "x" * 3_000
+    session = SmallSession(model=f"claude-{name}")
+    session.human(name).reply("m1", call("c1", name, file_path=name), written=50_000).result("c1", name)
+    session.reply("m2", text(name), written=60_000)
+    write(tmp_path / "sessions" / "long.jsonl", session, project=f"/{name}")
+    client.dashboard.indexer.update()
+    page, trouble = opened(chromium, served, 390, "light")
+    place = ids(client)["long"]
+    found: list[tuple[str, int]] = []
+    for path in (
+        "/",
+        "/sessions",
+        place,
+        f"{place}/text/2",
+        f"{place}/difference/2",
+        f"/recall?q={name[:50]}",
+    ):
+        page.goto(base + path)
+        found.append((path, max(0, page.evaluate("document.documentElement.scrollWidth - innerWidth"))))
+    assert [each for each in found if each[1]] == []
+    assert trouble == []
+    page.context.close()
 
 
 @pytest.mark.spec("DB-10")

@@ -179,6 +179,44 @@ def test_a_session_shows_its_context_calls_breaks_and_edits(client: Client):
     assert "1 in order Compacted (auto), 160,000 tokens before it before call 3" in edits
 
 
+def test_a_window_that_no_file_and_no_table_says_is_not_guessed(
+    tmp_path: Path, make_dashboard: MakeDashboard
+):
+    root = tmp_path / "sessions"
+    root.mkdir()
+    messages = [
+        {"id": "1", "type": "user", "content": "Hello."},
+        {
+            "id": "2",
+            "type": "gemini",
+            "content": "Hello.",
+            "model": "gemini-2.5-flash",
+            "tokens": {"input": 12_000, "output": 20, "cached": 2_000},
+        },
+    ]
+    chat = {"sessionId": "g", "projectHash": "p", "messages": messages}
+    (root / "gemini.json").write_text(msgspec.json.encode(chat).decode())
+    info = {
+        "last_token_usage": {"input_tokens": 27_200, "output_tokens": 5},
+        "model_context_window": 272_000,
+    }
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}
+    rollout = [
+        {"type": "turn_context", "payload": {"model": "gpt-5"}},
+        {"type": "response_item", "payload": said},
+        {"type": "event_msg", "payload": {"type": "token_count", "info": info}},
+    ]
+    (root / "codex.jsonl").write_text("".join(f"{msgspec.json.encode(line).decode()}\n" for line in rollout))
+    client = make_dashboard(root)
+    gemini, codex = (text_of(client.page(ids(client)[name])) for name in ("gemini", "codex"))
+    assert "Context 12k window not known: gemini-2.5-flash is not in the table of models" in gemini
+    assert ("Free" in gemini, "Compaction buffer" in gemini) == (False, False)
+    assert "Context 27k 10% of 272k: as the file says" in codex
+    assert "Free 245k 90%" in codex
+    sizes = re.findall(r"<small class=\"soft\">([^<]*)</small></td>", client.page("/sessions"))
+    assert sorted(sizes) == ["12k", "27k of 272k"]
+
+
 @pytest.mark.spec("DB-4")
 def test_the_window_is_shown_at_any_call(client: Client):
     place = ids(client)["c"]
@@ -212,6 +250,34 @@ def test_a_break_is_opened_to_the_difference_between_the_two_requests(client: Cl
     changed = text_of(client.part(f"{ids(client)['c']}/difference/3"))
     assert "Only in the request before" in changed
     assert "We built it and tested it." in changed.partition("Only in call 3")[2]
+
+
+def test_a_part_as_a_page_says_what_it_is_and_why_the_cache_broke(client: Client):
+    place = ids(client)["a"]
+
+    def head(part: str) -> str:
+        return text_of(client.page(f"{place}/{part}")).partition("Back to the session ")[2]
+
+    assert head("difference/2").startswith(
+        "Call 2 compared with the call before it Why does the parser fail? Cache broke: 32 minutes idle; the "
+        "cache entry had a TTL of 5m The first block of both requests is the same."
+    )
+    assert head("text/1").startswith("What the model saw at call 1 Why does the parser fail? Call 1 sent 1 ")
+    assert "Cache broke" not in client.part(f"{place}/difference/2")
+    assert "The cache did not break here" in client.page(f"{ids(client)['c']}/difference/2")
+    # No level of headings is left out.
+    levels = re.findall(r"<h(\d)", client.page(f"{ids(client)['c']}/difference/3"))
+    assert levels == ["1", "2", "3", "3"]
+
+
+def test_labels_below_a_chart_are_equally_far_apart(tmp_path: Path, make_dashboard: MakeDashboard):
+    root = tmp_path / "ten"
+    session = SmallSession()
+    for number in range(10):
+        session.human(f"Question {number}").reply(f"m{number}", text("Yes."), written=2_000 + number, out=5)
+    write(root / "ten.jsonl", session)
+    client = make_dashboard(root)
+    assert re.findall(r">call (\d+)</span>", client.page(ids(client)["ten"])) == ["1", "3", "5", "7", "9"]
 
 
 @pytest.mark.spec("DB-4")

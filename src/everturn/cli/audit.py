@@ -163,6 +163,7 @@ def list_session_files(paths: Sequence[Path], *, is_needed: bool = True) -> list
 def _show_difference(paths: Sequence[Path], broken: str) -> None:
     from everturn.dashboard.differences import render_difference
     from everturn.dashboard.recall_output import print_lines
+    from everturn.replay.cache_breaks import find_cache_breaks
     from everturn.replay.requests_seen import compare_with_previous
     from everturn.replay.sessions import Unreadable, read_session
 
@@ -178,4 +179,6 @@ def _show_difference(paths: Sequence[Path], broken: str) -> None:
     if thread is None:
         raise click.ClickException(f"The session has no sub-agent {agent!r}.")
     difference = compare_with_previous(thread, int(number))
-    print_lines(lambda screen: render_difference(difference, screen))
+    breaks = find_cache_breaks(found).breaks
+    why = next((each.why for each in breaks if (each.agent, each.number) == (thread.agent, int(number))), "")
+    print_lines(lambda screen: render_difference(difference, why, screen))

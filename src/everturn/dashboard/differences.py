@@ -14,15 +14,18 @@ MAX_LINES: Final = 6
 _INDENT: Final = "  "
 
 
-def render_difference(found: RequestDifference, screen: Screen) -> list[Text]:
+def render_difference(found: RequestDifference, why: str, screen: Screen) -> list[Text]:
+    """`why` says why the cache broke at the later request; empty if it did not."""
+    said = f"The cache broke at call {found.number:,}: {why}." if why else "The cache did not break here."
     same = f"The first {found.common:,} blocks of both requests are the same."
     if found.common < 2:
         same = f"The first block of both requests is {'the same' if found.common else 'different'}."
-    lines = [Text(line) for line in screen.wrapped(same)]
+    lines = [Text(line) for sentence in (said, same) for line in screen.wrapped(sentence)]
     if not found.removed_count:
         added = f"Call {found.number:,} only added {counted(found.added_count, 'block')}."
-        why = "So the messages did not break the cache: time, model, tools or system prompt did."
-        return [*lines, *(Text(line) for line in screen.wrapped(f"{added} {why}"))]
+        if why:
+            added += " So the messages did not break the cache: time, model, tools or system prompt did."
+        return [*lines, *(Text(line) for line in screen.wrapped(added))]
     lines += _side(f"Only before call {found.number:,}", found.removed, found.removed_count, screen)
     return lines + _side(f"Only in call {found.number:,}", found.added, found.added_count, screen)
 

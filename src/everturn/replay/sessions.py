@@ -53,6 +53,8 @@ class ReplaySession(msgspec.Struct, frozen=True):
     flaws: tuple[str, ...] = ()
     # Dollars that the agent itself recorded; None if the file has none.
     recorded_cost: Decimal | None = None
+    # The context window that the agent itself recorded, in tokens; 0 if the file has none.
+    window: int = 0
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -172,6 +174,7 @@ def _session(
         if conversation.preamble.tools
         else "",
         flaws=conversation.flaws,
+        window=conversation.window,
         recorded_cost=conversation.cost,
     )
 

@@ -107,15 +107,14 @@ def recommend(compared: ComparisonTable) -> Recommendation:
     fitting: list[Caution] = [
         caution for caution in CAUTIONS if _row(rows, caution).refetches_per_100 <= limit
     ]
+    bound = f"{limit:.1f} refetches per 100 calls ({COMPARED_WITH} and one more)"
     if not fitting:
-        return Recommendation(None, f"every caution has more than {limit:.1f} refetches per 100 calls")
+        return Recommendation(None, f"every caution has more than {bound}")
     best: Caution = min(fitting, key=lambda caution: _row(rows, caution).dollars)
     row = _row(rows, best)
     if row.dollars >= other.dollars:
         return Recommendation(None, f"{COMPARED_WITH} costs ${other.dollars:.2f}, {best} ${row.dollars:.2f}")
-    return Recommendation(
-        best, f"the cheapest with at most {limit:.1f} refetches per 100 calls ({COMPARED_WITH} and one more)"
-    )
+    return Recommendation(best, f"the cheapest with at most {bound}")
 
 
 def _row(rows: dict[str, ComparisonRow], caution: Caution) -> ComparisonRow:

@@ -62,14 +62,23 @@ def make_app(dashboard: Dashboard) -> AsgiApp:
                 routes.page(lambda request: _later().session(dashboard, _id(request), _query(request))),
             ),
             Route("/session/{id}/export", routes.export),
-            Route("/session/{id}/call/{number:int}", routes.part(lambda *given: _later().call(*given))),
-            Route("/session/{id}/text/{number:int}", routes.part(lambda *given: _later().text(*given))),
+            Route(
+                "/session/{id}/call/{number:int}", routes.part("call", lambda *given: _later().call(*given))
+            ),
+            Route(
+                "/session/{id}/text/{number:int}", routes.part("text", lambda *given: _later().text(*given))
+            ),
             Route(
                 "/session/{id}/difference/{number:int}",
-                routes.part(lambda *given: _later().difference(*given)),
+                routes.part("difference", lambda *given: _later().difference(*given)),
             ),
-            Route("/session/{id}/replaced/{boundary}", routes.part(lambda *given: _later().replaced(*given))),
-            Route("/session/{id}/record/{uuid}", routes.part(lambda *given: _later().record(*given))),
+            Route(
+                "/session/{id}/replaced/{boundary}",
+                routes.part("replaced", lambda *given: _later().replaced(*given)),
+            ),
+            Route(
+                "/session/{id}/record/{uuid}", routes.part("record", lambda *given: _later().record(*given))
+            ),
             Route("/session/{id}/{action}", routes.act, methods=["POST"]),
             Route("/recall", routes.page(lambda request: views.recall(dashboard, _query(request)))),
             Route("/what-if", routes.page(lambda request: _later().what_if(dashboard, _query(request)))),
@@ -100,14 +109,14 @@ class _Routes:
 
         return serve
 
-    def part(self, make: Callable[..., Html]) -> Endpoint:
+    def part(self, kind: str, make: Callable[..., Html]) -> Endpoint:
         """A part of the page of a session: alone for the script, as a page for everybody else."""
 
         def made(request: Request) -> str:
             part = make(self._dashboard, *request.path_params.values(), _query(request))
             if request.headers.get(PART_HEADER):
                 return part
-            return _later().part_page(self._dashboard, _id(request), part)
+            return _later().part_page(self._dashboard, kind, request.path_params, _query(request), part)
 
         return self.page(made)
 

@@ -17,7 +17,7 @@ from everturn.session.exclusive_database import open_exclusively
 
 MEMORY: Final = ":memory:"
 # Increased with every change of the tables or of the values in them.
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 _PAGE_BYTES: Final = 16_384
 
 TABLES: Final = """

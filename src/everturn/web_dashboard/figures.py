@@ -6,6 +6,7 @@ texts are in a JSON element beside the chart.
 """
 
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import Final
 
 import msgspec
@@ -102,7 +103,7 @@ def context_chart(
     layers = [(f"k-{kind}", [call.kinds[at] for call in calls]) for at, kind in enumerate(LABELS)]
     used = [(kind, values) for kind, values in layers if any(values)]
     limit = [plot.line([(0, plot.height_of(window, top)), (count, plot.height_of(window, top))], "window",
-                       class_="limit")] if window <= top else []  # fmt: skip
+                       class_="limit")] if 0 < window <= top else []  # fmt: skip
     kinds = plot.svg(
         count,
         _lines(count, marks[1:], top),
@@ -151,7 +152,7 @@ def spark(values: Sequence[int], window: int, *, label: str) -> Html:
     """A small chart of context sizes. Its height is a usual window, so that two of them can be compared."""
     if not values:
         return element("div", class_="spark")
-    top = max(*values, min(window, _USUAL_WINDOW), 1)
+    top = max(*values, min(window or _USUAL_WINDOW, _USUAL_WINDOW), 1)
     drawing = plot.svg(len(values), plot.steps(values, top, class_="spark-area"), label=label)
     return element("div", drawing, class_="spark")
 
@@ -214,8 +215,7 @@ def _scale(marks: Sequence[float], top: float, unit: Callable[[float], str]) -> 
 
 def _x_axis(labels: Sequence[str]) -> Html:
     count = len(labels)
-    at = sorted({round(count * part / _X_LABELS) for part in range(_X_LABELS)})
-    words = [
-        element("span", labels[x], style=f"left:{100 * (x + 0.5) / count:.4g}%") for x in at if x < count
-    ]
+    # Equal distances: labels at 1, 3, 4 and 6 look like a mistake.
+    at = range(0, count, max(1, ceil(count / _X_LABELS)))
+    words = [element("span", labels[x], style=f"left:{100 * (x + 0.5) / count:.4g}%") for x in at]
     return element("div", element("div"), element("div", words, class_="plot"), class_="row x-axis")

@@ -4,7 +4,8 @@ These pages read transcripts and replay them, which takes many imports, so `app.
 it is first needed.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from everturn.replay.page.markup import Html, element
 from everturn.replay.requests_seen import around, compare_with_previous, replaced_by, seen_at
@@ -13,15 +14,23 @@ from everturn.session.transcripts import read_state_beside
 from everturn.web_dashboard import queries
 from everturn.web_dashboard.comparisons import DEFAULT_POLICIES, OFFERED
 from everturn.web_dashboard.dashboard import Dashboard
+from everturn.web_dashboard.pages.filters import address
 from everturn.web_dashboard.pages.layout import render
 from everturn.web_dashboard.pages.session import SessionView, call_part, session_page
 from everturn.web_dashboard.pages.transcript_parts import blocks, difference_part, replaced_part, seen_part
 from everturn.web_dashboard.pages.what_if import Chosen, choose_page, job_page, result_page
-from everturn.web_dashboard.queries import Scope
+from everturn.web_dashboard.queries import IndexedSession, Scope
 from everturn.web_dashboard.views import NotFound, Query, find, parse_number
 
 _WRITABLE: Final = "claude-code"
 MAX_OFFERED: Final = 100
+_PART_TITLES: Final = {
+    "call": "The window at call {number:,}",
+    "text": "What the model saw at call {number:,}",
+    "difference": "Call {number:,} compared with the call before it",
+    "replaced": "What was replaced",
+    "record": "A part of the conversation",
+}
 
 
 def session(dashboard: Dashboard, id: str, query: Query) -> str:
@@ -81,12 +90,35 @@ def comparison(dashboard: Dashboard, id: str) -> str:
     return result_page(shell, *found)
 
 
-def part_page(dashboard: Dashboard, id: str, part: Html) -> str:
+def part_page(dashboard: Dashboard, kind: str, where: Mapping[str, Any], query: Query, part: Html) -> str:
     """A part as a page of its own, for links and for browsers without a script."""
-    row = find(dashboard, id)
-    back = element("a", "Back to the session", href=f"/session/{id}", class_="crumb")
-    head = element("div", element("div", back, element("h1", row.title)), class_="page-head")
-    return render(dashboard.shell("/sessions"), row.title, head, element("section", part))
+    row = find(dashboard, where["id"])
+    title = _PART_TITLES[kind].format(**where)
+    back = address(f"/session/{row.id}", {"thread": query.get("thread", "")})
+    head = element(
+        "div",
+        element(
+            "div",
+            element("a", "Back to the session", href=back, class_="crumb"),
+            element("h1", title),
+            element("p", row.title, class_="soft"),
+        ),
+        class_="page-head",
+    )
+    # Their parts have headings of the third level.
+    said = "Before and after" if kind == "replaced" else ""
+    if kind == "difference":
+        why = _why_it_broke(dashboard, row, where["number"], query)
+        said = f"Cache broke: {why}" if why else "The cache did not break here"
+    below = element("h2", said) if said else ""
+    return render(dashboard.shell("/sessions"), title, head, element("section", below, part))
+
+
+def _why_it_broke(dashboard: Dashboard, row: IndexedSession, number: int, query: Query) -> str:
+    detail = dashboard.index.load_detail(row.number)
+    agent = query.get("thread", "")
+    breaks = detail.breaks if detail else ()
+    return next((each.why for each in breaks if (each.agent, each.number) == (agent, number)), "")
 
 
 def _view(dashboard: Dashboard, id: str, query: Query, number: int) -> SessionView:

@@ -203,11 +203,17 @@ def _ttl(records: Sequence[Record]) -> int:
 
 
 def _window(session: ReplaySession) -> tuple[ContextWindow, int]:
-    """The window, and the size at which a compaction begins."""
+    """The window, and the size at which a compaction begins; both 0 if they are not known."""
+    if session.window:
+        return ContextWindow(session.window, "given", "as the file says"), session.window
     plain = session.model.replace(LONG_SUFFIX, "")
     known = find_model(plain)
+    if known is None and "claude" not in plain:
+        # The table has Claude models only. Windows of others differ by a factor of ten.
+        name = f"{session.model} is not in the table of models" if plain else "no reply names a model"
+        return ContextWindow(0, "guess", name), 0
     model = known or model_or_default(plain).model
-    guess = "" if known else f"{session.model or 'no model'} is not in the table of models"
+    guess = "" if known else f"{session.model} is not in the table of models"
     window = infer_window(session.threads[0].records, session.model, model, guess, None)
     return window, compute_thresholds(window.tokens, model.max_output).auto
 

@@ -90,6 +90,7 @@ class SessionDetail(msgspec.Struct, frozen=True, gc=False):
 
     threads: tuple[ThreadDetail, ...]
     breaks: tuple[BreakRow, ...]
+    # 0 if it is not known; `window_why` says why it is this one, or why it is not known.
     window: int
     window_why: str
     auto: int

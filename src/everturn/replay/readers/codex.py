@@ -25,6 +25,8 @@ from everturn.wire.json_values import is_list, is_object
 _CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 _WRAPPERS: Final = ("response_item", "session_meta", "turn_context", "event_msg", "compacted")
+# A larger number is a mistake of the file.
+_MAX_WINDOW: Final = 100_000_000
 _ITEMS: Final = (*_CALLS, *_OUTPUTS, "reasoning")
 
 
@@ -68,11 +70,16 @@ class _Rollout:
         self._said_at: Any = None
         self._answers: list[tuple[str, str, Any]] = []
         self._usage: Usage | None = None
+        self._window = 0
 
     def conversation(self) -> RecordedConversation:
         self._close()
         return RecordedConversation(
-            (self._builder.thread,), "", self._builder.notes, RecordedPreamble(self._instructions)
+            (self._builder.thread,),
+            "",
+            self._builder.notes,
+            RecordedPreamble(self._instructions),
+            window=self._window,
         )
 
     def line(self, kind: str, payload: Json, at: Any) -> None:
@@ -92,6 +99,8 @@ class _Rollout:
 
     def _event(self, payload: Json) -> None:
         info = payload.get("info")
+        # Reported with the usage, and before it when a task starts. The newest counts: models change.
+        self._window = _window(info) or _window(payload) or self._window
         last = info.get("last_token_usage") if is_object(info) else None
         if payload.get("type") == "token_count" and is_object(last) and self._said:
             self._usage = usage_from_counts(
@@ -128,6 +137,11 @@ class _Rollout:
         for call, output, at in self._answers:
             self._builder.result(call, output, at)
         self._said, self._said_at, self._answers, self._usage = [], None, [], None
+
+
+def _window(said: Any) -> int:
+    found = said.get("model_context_window") if is_object(said) else None
+    return found if type(found) is int and 0 < found <= _MAX_WINDOW else 0
 
 
 def _output(output: Any) -> str:

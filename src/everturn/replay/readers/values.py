@@ -31,6 +31,8 @@ class RecordedConversation(msgspec.Struct, frozen=True):
     flaws: tuple[str, ...] = ()
     # Dollars that the agent itself recorded for it; None if it recorded none.
     cost: Decimal | None = None
+    # The context window that the agent itself recorded, in tokens; 0 if it recorded none.
+    window: int = 0
 
 
 class SourceFile:

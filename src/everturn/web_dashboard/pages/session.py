@@ -132,18 +132,20 @@ def _extra(view: SessionView, lost: int) -> str:
     return f"{dollars(lost)} extra, estimated" if lost else "no price is known"
 
 
+def _describe_window(detail: SessionDetail, context: int) -> str:
+    if not detail.window:
+        return f"window not known: {detail.window_why}"
+    full = formatting.share(context, detail.window)
+    return f"{full} of {formatting.tokens(detail.window)}: {detail.window_why}"
+
+
 def _tiles(view: SessionView) -> Html:
     row, call = view.row, view.thread.calls[-1]
     lost = sum(each.nanos or 0 for each in view.detail.breaks)
-    full = formatting.share(call.context, view.detail.window)
     return tiles(
         [
             _cost(row),
-            tile(
-                "Context",
-                formatting.tokens(call.context),
-                f"{full} of {formatting.tokens(view.detail.window)}: {view.detail.window_why}",
-            ),
+            tile("Context", formatting.tokens(call.context), _describe_window(view.detail, call.context)),
             tile("Largest context", formatting.tokens(row.peak), "tokens"),
             _hit_rate(row),
             tile(
@@ -246,8 +248,9 @@ def _call_address(view: SessionView, number: int, part: str = "call") -> str:
 
 
 def call_part(shell: Shell, view: SessionView, call: CallDetail) -> Html:
-    """The window at one call: cells, numbers, and where to read what the model saw."""
-    window = max(view.detail.window, 1)
+    """The window at one call: cells, numbers, and where to read what the model saw. If the window is not
+    known, the cells are the context."""
+    window = view.detail.window or max(call.context, 1)
     parts = [(kind, tokens) for kind, tokens in zip(LABELS, call.kinds, strict=True) if tokens]
     free = max(0, view.detail.auto - call.context)
     buffer = max(0, window - max(call.context, view.detail.auto))

@@ -100,7 +100,7 @@ def _head(name: str, key: Sort | None, query: Mapping[str, str], sort: Sort) -> 
 
 def _row(shell: Shell, each: IndexedSession) -> Html:
     share = each.context / each.window if each.window else 0
-    size = f"{formatting.tokens(each.context)} of {formatting.tokens(each.window)}"
+    size = formatting.tokens(each.context) + (f" of {formatting.tokens(each.window)}" if each.window else "")
     lost = f"{each.breaks:,}" if each.breaks else "–"
     # Without a known price the cost of a break is not known either.
     lost += f" · {dollars(each.break_nanos)}" if each.break_nanos else ""
