@@ -14,9 +14,12 @@ DAMAGED_FORMAT: Final = (41007230, 41012755, 20261609)
 DAMAGED_TAG: Final = (41029813,)
 # Only the last line break was missing, and it was called the end of the file.
 MISSING_LINE_BREAK: Final = (41027267, 41034378)
+# A fork ended in a tool loop from before thinking was switched on, and the API refused it.
+LOOP_WITHOUT_THINKING: Final = (923944361454,)
 
 FOUND: Final = {
     "conversations": (*UNFINISHED_SEGMENT, *BLANK_CONVERSATION),
     "disk-failures": UNFINISHED_LINE,
     "damage": (*DAMAGED_FORMAT, *DAMAGED_TAG, *MISSING_LINE_BREAK),
+    "callers": LOOP_WITHOUT_THINKING,
 }

@@ -350,6 +350,21 @@ def test_a_refused_view_whose_original_does_not_fit_is_summarized_whole(desk):
 
 
 @pytest.mark.spec("CP-38")
+@pytest.mark.moves_cache_prefix(reason="thinking is switched on in mid-session")
+def test_a_fork_never_ends_in_a_tool_loop_that_was_sent_without_thinking_once_thinking_is_demanded(caller):
+    desk = caller.desk
+    caller.say("Read a.py. " + document(3_000), {"content": [call("toolu_1", file_path="a.py")]})
+    caller.say([result("toolu_1", document(3_000))], "It says: " + document(600))
+    drop_replies(desk.twin)
+    # The last request that was answered ends with the result; now the API demands thinking before that.
+    desk.twin.faults("prompt_too_long")
+    assert caller.say("And b.py?", "There is none.", thinking=ENABLED).content[-1].text == "There is none."
+    refused = [entry["error"]["message"] for entry in desk.twin.ledger if entry["status"] != 200]
+    assert refused == ["prompt is too long: 200123 tokens > 200000 maximum"]
+    assert [event.way for event in desk.heard("CompactionDone")] == ["fork"]
+
+
+@pytest.mark.spec("CP-38")
 def test_a_request_that_is_refused_without_a_compaction_is_not_changed(desk):
     asked = []
 

@@ -13,6 +13,7 @@ from everturn.history.records import Record
 from everturn.measure.tokens import TokenCount
 from everturn.view.flatten import flatten
 from everturn.view.forks import CapturedRequest
+from everturn.view.tool_loop import unsendable_calls
 
 
 def first_unsent(
@@ -49,10 +50,14 @@ def _tokens(records: tuple[Record, ...], context: CompactionContext) -> int:
 
 
 def _sent(records: tuple[Record, ...], context: CompactionContext) -> CapturedRequest | None:
-    """None where the messages differ or a breakpoint stands behind them: the prefix would differ."""
+    """None where the messages differ or a breakpoint stands behind them: the prefix would differ. And where
+    they end in a tool loop that was sent in another mode of thinking: in this one the API would refuse it."""
     captured, shown = context.captured, flatten(msgspec.structs.replace(context.view, records=records))
     messages = captured.messages[: len(shown.messages)]
     reach = max((spot.message for spot, _ in context.answered.places), default=-1)
     if tuple(shown.messages) != messages or not -1 < reach < len(messages):
+        return None
+    thinking = (captured.parameters.thinking or {}).get("type", "")
+    if unsendable_calls(messages, thinking):
         return None
     return msgspec.structs.replace(captured, messages=messages, breakpoints=context.answered)
