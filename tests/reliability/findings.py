@@ -16,10 +16,13 @@ DAMAGED_TAG: Final = (41029813,)
 MISSING_LINE_BREAK: Final = (41027267, 41034378)
 # A fork ended in a tool loop from before thinking was switched on, and the API refused it.
 LOOP_WITHOUT_THINKING: Final = (923944361454,)
+# (In the judge) `mypy -p NAME` was called dangerous, because `pytest -p NAME` is.
+PACKAGE_OF_MYPY: Final = (923944366220,)
 
 FOUND: Final = {
     "conversations": (*UNFINISHED_SEGMENT, *BLANK_CONVERSATION),
     "disk-failures": UNFINISHED_LINE,
     "damage": (*DAMAGED_FORMAT, *DAMAGED_TAG, *MISSING_LINE_BREAK),
     "callers": LOOP_WITHOUT_THINKING,
+    "hostile-commands": PACKAGE_OF_MYPY,
 }
