@@ -234,7 +234,7 @@ class _Thread:
         return build_prompt(request, self._costs, self._salts, ANTHROPIC, self._model.min_cache)
 
     def _write(self, entry: UnpricedCall) -> None:
-        self.journal.write(entry, self._model)
+        self.journal.write(entry, self._model, None, None)
 
     @property
     def _model(self) -> Model:
