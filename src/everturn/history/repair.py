@@ -6,7 +6,7 @@ placeholders are derived from the records, never random: equal input gives equal
 """
 
 from collections.abc import Iterable, MutableMapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,6 +14,8 @@ from everturn.history.blocks import (
     TOOL_RESULT,
     TOOL_USE,
     Block,
+    block_from_fields,
+    fields_of,
     parts_of,
     result_block,
     text_block,
@@ -23,9 +25,11 @@ from everturn.history.blocks import text_of as words_of
 
 RepairKind = Literal[
     "missing_result", "orphan_result", "repeated_result", "repeated_call", "repeated_block", "blank_text",
-    "misplaced_block", "missing_start", "trailing_thinking", "tool_input", "negative_usage",
+    "misplaced_block", "missing_start", "trailing_thinking", "tool_input", "negative_usage", "server_call",
 ]  # fmt: skip
 
+# Calls of tools that the provider runs. Their results are in the same message, or in the reply that goes on.
+SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 # Block kinds that both a result and a user's message may contain.
 STANDS_ALONE = frozenset({"image", "document", "search_result"})
 
@@ -62,6 +66,29 @@ def distinct_calls(
         used[block.call] = 1
         found.append(block)
     return found
+
+
+def end_server_calls(blocks: Sequence[Block], repairs: list[Repair]) -> list[Block]:
+    """The blocks of an assistant message after which the user has spoken. A call of a tool that the provider
+    runs (web search) gets no result any more, and without one the API refuses the message: an error is put
+    behind it, before calls that the user's message answers."""
+    calls = [fields_of(block) for block in blocks if block.kind in SERVER_CALLS]
+    answered = {block.call for block in blocks if block.kind.endswith(TOOL_RESULT)}
+    ends = [_unavailable(call, repairs) for call in calls if call.get("id") not in answered]
+    at = next((at for at, block in enumerate(blocks) if block.is_call), len(blocks)) if ends else 0
+    return [*blocks[:at], *ends, *blocks[at:]]
+
+
+def _unavailable(call: dict[str, Any], repairs: list[Repair]) -> Block:
+    id, name = str(call.get("id", "")), str(call.get("name", ""))
+    what = "a call of the provider's own tool without a result got an error"
+    repairs.append(Repair("server_call", id, what))
+    if call["type"] == "mcp_tool_use":
+        fields = {"type": "mcp_tool_result", "tool_use_id": id, "is_error": True, "content": NO_RESULT}
+        return block_from_fields(fields)
+    kind = "tool_search_tool_result" if name.startswith("tool_search_tool_") else f"{name}_{TOOL_RESULT}"
+    error = {"type": f"{kind}_error", "error_code": "unavailable"}
+    return block_from_fields({"type": kind, "tool_use_id": id, "content": error})
 
 
 def _unused(call: str, used: MutableMapping[str, int]) -> str:

@@ -105,6 +105,8 @@ class ConversationRunner:
         self._spelled = MessagePieces()
         # How many records of the log are durable already.
         self._durable = len(conversation.log.records)
+        # Whether the provider or a tool works, and nothing here does: an interrupt leaves nothing half done.
+        self.is_waiting = False
         message_ids = (record.message_id for record in reversed(conversation.log.records))
         self._last_message: str | None = next(filter(None, message_ids), None)
 
@@ -177,14 +179,17 @@ class ConversationRunner:
         handled: set[Refusal] = set()
         while True:
             prepared = self.prepare()
+            self.is_waiting = True
             try:
                 answered = yield from stream(prepared.body, prepared.betas)
             except UpstreamError as problem:
+                self.is_waiting = False
                 refusal = self._classify(problem)
                 if refusal is None or refusal in handled or not self._handle(refusal, problem):
                     raise
                 handled.add(refusal)
             else:
+                self.is_waiting = False
                 return self.record_response(prepared, answered)
 
     def _classify(self, problem: UpstreamError) -> Refusal | None:

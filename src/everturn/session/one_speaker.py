@@ -15,20 +15,25 @@ class OneSpeaker:
     def __init__(self) -> None:
         self._lock = Lock()
         self._speaker: int | None = None
+        # Calls of the speaker that have not ended. Streams may end in another order than they began.
+        self._calls = 0
 
     @contextmanager
     def speaking(self) -> Generator[None]:
         me = get_ident()
         with self._lock:
-            before = self._speaker
-            if before not in (None, me):
+            if self._speaker not in (None, me):
                 raise UsageError(
                     "Another thread is using this session: one conversation has one speaker at a time. "
                     "Wait until that call has returned, or open a session for each thread. "
                     "Nothing of this call was kept or sent."
                 )
             self._speaker = me
+            self._calls += 1
         try:
             yield
         finally:
-            self._speaker = before
+            with self._lock:
+                self._calls -= 1
+                if not self._calls:
+                    self._speaker = None

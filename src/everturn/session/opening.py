@@ -90,11 +90,16 @@ def resolve_model(name: str, options: Options) -> Model:
 def build_preamble(
     system: str | SystemPromptSections, tools: Sequence[Tool], capabilities: Capabilities
 ) -> Preamble:
-    blocks = tuple(tool_block(tool.definition) for tool in tools)
+    blocks = tuple(tool_block(_without_breakpoint(tool.definition)) for tool in tools)
     if isinstance(system, SystemPromptSections):
         names = (block.tool for block in blocks)
         return make_preamble(blocks, system_blocks(system, capabilities=capabilities, tools=names))
     return make_preamble(blocks, own_system_prompt(system))
+
+
+def _without_breakpoint(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Breakpoints are placed for every request, and the API allows four."""
+    return {name: value for name, value in definition.items() if name != "cache_control"}
 
 
 def build_settings(

@@ -17,6 +17,7 @@ Call the methods from one thread at a time. `async_session.py` has the same meth
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -73,6 +74,7 @@ from everturn.session.tools import (
     ToolCall,
     ToolResult,
     can_run,
+    find_cut,
     index_tools,
     read_tool_calls,
     run_tools,
@@ -95,6 +97,10 @@ if TYPE_CHECKING:
 SessionStart = Literal["auto", "clear", "none"]
 UserInput = str | Sequence[Mapping[str, Any] | Block | ToolResult]
 
+# The server ran its own tools (web search) for long: the reply goes on when it is sent back (api-facts 6).
+PAUSED: Final = "pause_turn"
+# A model whose calls do not fit into `max_tokens` would try until its rounds are used up. Our choice.
+MAX_CUTS: Final = 3
 # Keyword arguments of version 0.1, and the configuration keys that replaced them.
 RENAMED_ARGUMENTS: Final = {
     "ways": "compact.strategies",
@@ -149,6 +155,8 @@ class Session:
     def __init__(self, runtime: SessionRuntime) -> None:
         self._runtime = runtime
         self._speakers = OneSpeaker()
+        # An interrupt has ended a call in the middle of our own code.
+        self._is_torn = False
 
     @classmethod
     def open(
@@ -278,18 +286,55 @@ class Session:
         """The engine's conversation, for reading only; change it with the methods of the session."""
         return self._runtime.conversation
 
+    # ── interrupts ───────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """One call that changes what is said, by one speaker."""
+        with self._speakers.speaking(), self._interruptible():
+            yield
+
+    @contextmanager
+    def _interruptible(self) -> Generator[None]:
+        """Ctrl-C can end a call between any two steps, also between the file and what is in memory: unless
+        the session only waited, the next call reads the file again."""
+        self._reload_if_torn()
+        runner, is_writable = self._runtime.runner, not self._runtime.store.read_only_reason
+        runner.is_waiting = False
+        try:
+            yield
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:
+            self._is_torn = is_writable and not runner.is_waiting
+            raise
+
+    def _reload_if_torn(self) -> None:
+        if not self._is_torn or self._runtime.store.is_closed:
+            return
+        remarks = self.remarks
+        self._reload()
+        self._runtime.remark(*remarks)
+        self._is_torn = False
+
+    def _reload(self) -> None:
+        """Go on with what the file holds."""
+        runtime = self._runtime
+        store = runtime.reopen_store()
+        self._runtime = Session._resume(self.conversation.setting, store, runtime.parts, "none")._runtime
+
     # ── sending ──────────────────────────────────────────────────────────────────────────────────
 
     def send(self, message: UserInput = (), *, rounds: int | None = None) -> Reply:
         """Send a message and return the reply. With tools, it is the reply after the last tool call. Without
         a message, the model continues from where it is."""
-        with self._speakers.speaking():
+        with self._changing():
             return drain(self._talk(message, self._call, rounds))
 
     def stream(self, message: UserInput = (), *, rounds: int | None = None) -> Generator[str, None, Reply]:
         """As `send`, and yield the text as it arrives; without an SDK client, each reply in one piece. The
         generator returns the reply."""
-        with self._speakers.speaking():
+        with self._changing():
             return (yield from self._talk(message, self._runtime.runner.talk, rounds))
 
     def _talk(
@@ -299,16 +344,24 @@ class Session:
         events: set[HookEvent] = {hook.event for hook in self._runtime.parts.hooks.hooks}
         hooks = LoopHooks(self._runtime.handler.run_hooks, self._runtime.parts.permit, events=events)
         self._say(to_blocks(message), hooks)
+        cuts = 0
         for left in range(rounds, -1, -1):
             exchange = yield from call()
             self._runtime.after_exchange(exchange)
-            calls = read_tool_calls(exchange.response.blocks)
+            calls, cut = read_tool_calls(exchange.response.blocks), find_cut(exchange.response)
+            cuts = cuts + 1 if cut else 0
             if calls and not can_run(calls, self._runtime.tools):
-                return _reply(exchange, calls)
+                return _reply(exchange, calls, stopped=cut)
             if calls and left == 0:
                 return _reply(exchange, calls, stopped=f"tools were called {rounds} times in a row")
             if calls:
-                self._run_tools(calls, hooks)
+                self._run_tools(calls, hooks, cut)
+                if cuts == MAX_CUTS:
+                    return _reply(exchange, (), stopped=f"{cut} in a tool call {cuts} times in a row")
+            elif exchange.response.reply.stop_reason == PAUSED:
+                if left == 0:
+                    return _reply(exchange, (), stopped="the model paused; `send()` lets it go on")
+                continue
             elif left == 0 or not hooks.goes_on():
                 return _reply(exchange, (), stopped=hooks.ended)
             self._runtime.append_hook_context(hooks.take_context())
@@ -320,10 +373,11 @@ class Session:
         return self._runtime.runner.call()
         yield  # never reached; makes this a generator, as `ConversationRunner.talk` is
 
-    def _run_tools(self, calls: tuple[ToolCall, ...], hooks: LoopHooks) -> None:
-        results, interrupt = run_tools(calls, self._runtime.tools, hooks.tool)
+    def _run_tools(self, calls: tuple[ToolCall, ...], hooks: LoopHooks, cut: str) -> None:
+        results, interrupt = run_tools(calls, self._runtime.tools, hooks.tool, cut=cut)
         self._runtime.runner.put(results)
         if interrupt is not None:
+            self._runtime.runner.is_waiting = True
             raise interrupt
 
     def _say(self, blocks: tuple[Block, ...], hooks: LoopHooks) -> None:
@@ -344,12 +398,13 @@ class Session:
             return False
         view = self.conversation.log.view
         last = next((each.reply for each in reversed(view.records) if each.reply is not None), None)
-        is_paused = last is not None and last.stop_reason == "pause_turn"
+        is_paused = last is not None and last.stop_reason == PAUSED
         return not is_paused and flatten(view).messages[-1].role == "assistant"
 
     # ── context and compaction ───────────────────────────────────────────────────────────────────
 
     def context(self) -> ContextUsage:
+        self._reload_if_torn()
         self._runtime.collect_holds()
         setting, size = self.conversation.setting, self.conversation.size
         thresholds = self.conversation.thresholds
@@ -371,7 +426,7 @@ class Session:
     ) -> CompactionOutcome:
         """Compact now, at any size (CP-27): everything, or only what comes after or before a record. An
         interrupt while the summary is written cancels the compaction and changes nothing (CP-7)."""
-        with self._speakers.speaking():
+        with self._changing():
             self._runtime.handler.interrupt_ends_call = False
             try:
                 return self._runtime.runner.compact(_asked(instructions, from_, up_to))
@@ -383,17 +438,19 @@ class Session:
         self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
     ) -> CompactionPlan | CompactionSkipped:
         """What `compact` would do, without doing it."""
+        self._reload_if_torn()
         return self.conversation.dry_run(_asked(instructions, from_, up_to), self._runtime.parts.clock())
 
     def propose_compaction(self) -> Proposal | None:
         """A compaction ahead of time, at a good moment: from `compact.cold_share` of the automatic threshold
         on, when the cache is cold or the task is finished. None where there is nothing to propose (CP-24)."""
+        self._reload_if_torn()
         return self.conversation.propose_compaction(self._runtime.parts.clock())
 
     def answer_proposal(self, proposal: Proposal, response: ProposalResponse) -> CompactionOutcome:
         """What the user says to a proposal. "accept" compacts now; "defer" proposes it again after
         `compact.defer_tokens` more tokens; "decline" leaves it to the automatic threshold."""
-        with self._speakers.speaking():
+        with self._changing():
             try:
                 return self._runtime.runner.answer_proposal(proposal, response)
             finally:
@@ -401,7 +458,7 @@ class Session:
 
     def undo(self) -> Undone | CompactionSkipped:
         """Undo the last compaction by appending a record that says so."""
-        with self._speakers.speaking():
+        with self._changing():
             edit = plan_undo(self.conversation.log.view)
             if isinstance(edit, Undone):
                 self._runtime.append_edit(edit)
@@ -412,7 +469,7 @@ class Session:
         """Go back to an earlier message and go on from there. A message of the user is itself taken back, to
         be said differently; a reply stays. What was said since is left behind in the transcript: rewinding to
         one of its replies returns to it. Raises UsageError if there is no such message."""
-        with self._speakers.speaking():
+        with self._changing():
             return self._rewind(uuid)
 
     def _rewind(self, uuid: str) -> "Rewind":
@@ -423,8 +480,7 @@ class Session:
             raise UsageError(plan)
         left = [each for each in self.conversation.log.records if each.kind in ("user", "assistant")]
         runtime.append_rewind(Rewound(uuid), plan.last)
-        store = runtime.reopen_store()
-        self._runtime = Session._resume(self.conversation.setting, store, runtime.parts, "none")._runtime
+        self._reload()
         self.conversation.economy.record_rewind()
         self._runtime.write_state()
         kept = {each.uuid for each in self.conversation.log.records}
@@ -439,11 +495,13 @@ class Session:
     def pin(self, text: str) -> None:
         """Pin a text: every later compaction keeps it word for word. Raises UsageError if there is no space
         left for it."""
-        conversation, estimate = self.conversation, self._runtime.conversation.estimate_text
-        problem = check_pin(text, conversation.log.view.pins, self.options.compact, estimate)
-        if problem:
-            raise UsageError(problem)
-        self._runtime.append_edit(Pinned(text, "pinned by the program"))
+        # A hook runs in its own thread while the speaker waits for it, and may pin.
+        with self._interruptible():
+            conversation, estimate = self.conversation, self._runtime.conversation.estimate_text
+            problem = check_pin(text, conversation.log.view.pins, self.options.compact, estimate)
+            if problem:
+                raise UsageError(problem)
+            self._runtime.append_edit(Pinned(text, "pinned by the program"))
 
     # ── recall and cost ──────────────────────────────────────────────────────────────────────────
 

@@ -11,12 +11,15 @@ import msgspec
 
 from everturn.errors import UsageError
 from everturn.history.blocks import TOOL_RESULT, Block, block_from_fields, fields_of, result_block
-from everturn.wire.json_values import as_mapping
+from everturn.wire.anthropic import Response, without_cache_control
+from everturn.wire.json_values import as_list, as_mapping
 
 # A text, or the content blocks of a result (pictures).
 ToolContent = str | Sequence[Mapping[str, Any]]
 # How much of an exception's message the model gets.
 MAX_ERROR_CHARACTERS: Final = 2_000
+# A reply with one of these ends where its limit was, also in the middle of a call (api-facts 6).
+CUT_REPLIES: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -72,16 +75,29 @@ def can_run(calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> bool:
     return bool(tools) and all(call.tool not in tools or tools[call.tool].run for call in calls)
 
 
+def find_cut(response: Response) -> str:
+    """Why the input of the last call may be incomplete: its reply ended in or just after it. Else ""."""
+    reason = response.reply.stop_reason
+    ends_in_call = bool(response.blocks) and response.blocks[-1].is_call
+    return f"the reply ended early ({reason})" if ends_in_call and reason in CUT_REPLIES else ""
+
+
 def run_tools(
     calls: Sequence[ToolCall],
     tools: Mapping[str, Tool],
     run: Callable[[ToolCall, Tool | None], Block] | None = None,
+    *,
+    cut: str = "",
 ) -> tuple[tuple[Block, ...], BaseException | None]:
     """A result for every call, in order; and the interrupt that ended them early, if any. `run` makes one
-    call; `loop_hooks.py` passes one that also runs the hooks."""
+    call; `loop_hooks.py` passes one that also runs the hooks. With `cut` the last call is not made: half of
+    a file must not replace the whole."""
     results: list[Block] = []
     run = run or run_tool
     for number, call in enumerate(calls):
+        if cut and number == len(calls) - 1:
+            results.append(_not_made(call, cut))
+            break
         try:
             results.append(run(call, tools.get(call.tool)))
         except Exception as problem:
@@ -92,6 +108,14 @@ def run_tools(
             left = (result_block(each.id, message, is_error=True) for each in calls[number:])
             return (*results, *left), interrupt
     return tuple(results), None
+
+
+def _not_made(call: ToolCall, cut: str) -> Block:
+    message = (
+        f"This call was not made: {cut}, so its input may be incomplete. Make it again; if it is long, in "
+        "several shorter calls."
+    )
+    return result_block(call.id, message, is_error=True)
 
 
 def run_tool(call: ToolCall, tool: Tool | None) -> Block:
@@ -105,7 +129,22 @@ def to_result_block(result: ToolResult) -> Block:
         return result_block(result.call, result.content, is_error=result.is_error)
     fields: dict[str, Any] = {"type": TOOL_RESULT, "tool_use_id": result.call}
     fields["content"] = [dict(part) for part in result.content]
-    return block_from_fields(fields | ({"is_error": True} if result.is_error else {}))
+    return _said_block(fields | ({"is_error": True} if result.is_error else {}))
+
+
+def _said_block(fields: dict[str, Any]) -> Block:
+    """A block as it is kept: without breakpoints, because the session places its own and the API allows four,
+    and without empty texts inside a result, which the API refuses."""
+    fields = without_cache_control(fields)
+    parts = as_list(fields.get("content"))
+    if fields.get("type") == TOOL_RESULT and parts is not None:
+        fields["content"] = [part for part in parts if not _is_empty_text(part)]
+    return block_from_fields(fields)
+
+
+def _is_empty_text(part: object) -> bool:
+    fields = as_mapping(part) or {}
+    return fields.get("type") == "text" and not fields.get("text")
 
 
 def to_blocks(message: "str | Sequence[Mapping[str, Any] | Block | ToolResult]") -> tuple[Block, ...]:
@@ -120,7 +159,7 @@ def to_blocks(message: "str | Sequence[Mapping[str, Any] | Block | ToolResult]")
             case ToolResult():
                 found.append(to_result_block(part))
             case Mapping():
-                found.append(block_from_fields(dict(part)))
+                found.append(_said_block(dict(part)))
             case _:
                 raise UsageError(
                     f"A message must be a text or a list of content blocks; this part is a {type(part)}."

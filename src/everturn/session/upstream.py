@@ -80,6 +80,8 @@ def make_sdk_send(client: "anthropic.Anthropic") -> Send:
     """Send with the official SDK and its retries. The SDK encodes the body again, in the same order."""
     import anthropic
 
+    stream = make_sdk_stream(client)
+
     def send(body: bytes, betas: Sequence[str]) -> RawResponse:
         known, fields = _for_sdk(body)
         try:
@@ -89,6 +91,10 @@ def make_sdk_send(client: "anthropic.Anthropic") -> Send:
             return RawResponse(raw.http_response.read(), raw.headers.get("request-id", ""))
         except anthropic.APIError as problem:
             raise _to_upstream_error(problem) from problem
+        except ValueError:
+            # Raised before anything is sent: the answer may take more than ten minutes, and the SDK only
+            # streams those. It expects that from 21,334 `max_tokens` on, for some models earlier.
+            return drain(stream(body, betas))
 
     return send
 

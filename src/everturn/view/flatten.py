@@ -27,7 +27,7 @@ from everturn.history.edits import (
 from everturn.history.log import View
 from everturn.history.messages import Message, is_blank, is_user_prompt
 from everturn.history.records import Record, is_sent
-from everturn.history.repair import Repair, distinct_calls, pair_results
+from everturn.history.repair import Repair, distinct_calls, end_server_calls, pair_results
 from everturn.view.cache_edits import CACHE_EDITS, References, edits_block, with_cache_reference
 from everturn.view.fragments.beginning import BEGINNING
 from everturn.view.fragments.cleared import cleared
@@ -273,7 +273,10 @@ class Flattener:
         recorded = [block.call for block in dict.fromkeys(turn.said) if block.is_call]
         results, strays = pair_results(calls, turn.results, recorded, repairs)
         shown = (*map(self._shown_as, results), *turn.deletions)
-        answer = (*shown, *turn.summary, *strays, *turn.reminders, *turn.words)
+        words = (*turn.summary, *strays, *turn.reminders, *turn.words)
+        answer = (*shown, *words)
+        if words:
+            said = end_server_calls(said, repairs)
         if self._told:
             said, answer = tell_as_text(said, answer, self._told)
         made = [Message("assistant", tuple(said))] if said else []

@@ -15,6 +15,7 @@ from everturn.history.messages import Message
 from everturn.history.records import ReplyMeta, Usage
 from everturn.wire.claude_code_reader import blocks_from_content
 from everturn.wire.fitting import decode_lenient
+from everturn.wire.json_values import is_object, is_sequence
 
 _encode = msgspec.json.Encoder().encode
 _OPEN = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
@@ -171,3 +172,16 @@ def compaction_usage(body: bytes) -> Usage:
 def tool_block(definition: Mapping[str, Any]) -> Block:
     """A tool definition as a block."""
     return Block("tool", _encode(definition), tool=str(definition.get("name", "")))
+
+
+def without_cache_control(value: Any) -> Any:
+    """A block without `cache_control`, also in nested blocks. The input of a tool call is left as it is."""
+    if is_object(value):
+        kept = ((name, part) for name, part in value.items() if name != "cache_control")
+        return {
+            name: part if name == "input" or isinstance(part, str) else without_cache_control(part)
+            for name, part in kept
+        }
+    if is_sequence(value):
+        return [without_cache_control(part) for part in value]
+    return value

@@ -14,9 +14,9 @@ from everturn.adapters.tracking.chain import (
     START,
     append_links,
     common_prefix_length,
-    without_cache_control,
 )
 from everturn.history.records import Record
+from everturn.wire.anthropic import without_cache_control
 
 MARK = {"type": "ephemeral"}
 RESULT = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "x"}]}

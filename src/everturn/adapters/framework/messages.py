@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from everturn.adapters.tracking.chain import digest, without_cache_control
+from everturn.adapters.tracking.chain import digest
 from everturn.history.messages import Role
+from everturn.wire.anthropic import without_cache_control
 
 Fields = dict[str, Any]
 BlockPosition = tuple[int, int]

@@ -18,7 +18,6 @@ from everturn.adapters.tracking.chain import (
     START,
     BlockPosition,
     digest,
-    without_cache_control,
 )
 from everturn.adapters.tracking.list_memo import ListMemo, OwnedList, UnsupportedMessage
 from everturn.adapters.tracking.system_messages import to_system_blocks
@@ -26,7 +25,7 @@ from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.measure.capabilities import Scope
 from everturn.measure.outline import Preamble
 from everturn.view.key_parameters import KeyParameters, TtlChoice
-from everturn.wire.anthropic import tool_block
+from everturn.wire.anthropic import tool_block, without_cache_control
 from everturn.wire.json_values import is_list, is_mapping
 
 # Who places `cache_control`: everturn, or the caller (a framework that knows its own models).

@@ -182,19 +182,6 @@ _texts: Final = _DigestMemo()
 _LONG: Final = 200
 
 
-def without_cache_control(value: Any) -> Any:
-    """A block without `cache_control`, also in nested blocks. The input of a tool call is left as it is."""
-    if is_object(value):
-        kept = ((name, part) for name, part in value.items() if name != "cache_control")
-        return {
-            name: part if name == "input" or isinstance(part, str) else without_cache_control(part)
-            for name, part in kept
-        }
-    if is_sequence(value):
-        return [without_cache_control(part) for part in value]
-    return value
-
-
 def _shorten(value: Any) -> Any:
     """The value with its long strings replaced by digests."""
     if isinstance(value, str):
