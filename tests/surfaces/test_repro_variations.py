@@ -328,6 +328,11 @@ VARIATIONS = (
     Variation("nothing on disk, with documents", on_disk=False, habit=with_document),
     # Several workers.
     Variation("three workers take turns in tool loops", workers=3, warm=False),
+    Variation("workers with bound thinking, and another system prompt for one turn", workers=2, model=BOUND,
+              thinking=ADAPTIVE, rounds=3, changes={3: {"system": OTHER_SYSTEM}}, warm=False),
+    Variation("workers with bound thinking, other tools in three turns, reminders", workers=4, model=BOUND,
+              thinking=ADAPTIVE, changes={turn: {"tools": OTHER_TOOLS} for turn in (1, 2, 3)},
+              habit=reminder_inside, warm=False),
     Variation("two workers, one of which restarts", workers=2, restarts=(2, 4), warm=False),
     # Thinking and models that change.
     Variation("thinking is switched on and off", warm=False,

@@ -5,12 +5,12 @@ record by record) are in the `ConversationState`, breakers and counters in the `
 holds for us in the `ProviderCache`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
-from everturn.decide.cache_breaks import CacheBreakDetector, DetectedBreak, Diagnosis, NoBreak
+from everturn.decide.cache_breaks import Baseline, CacheBreakDetector, DetectedBreak, Diagnosis, NoBreak
 from everturn.decide.compact.state import CompactionState
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import Compaction, CompactionPlan, CompactionRequest, CompactionSkipped
@@ -266,6 +266,17 @@ class Conversation:
         if isinstance(record.edit, Undone):
             self.economy.record_undo()
 
+    def add_from_elsewhere(self, records: Iterable[Record], baselines: Mapping[str, Baseline]) -> None:
+        """Add what another process has recorded of this conversation, with its baselines. Its calls tell what
+        the provider's cache holds by now; the breakpoints of our own last request are behind them. Thinking
+        in view is bound to the system prompt and tools of its last call, which may not be ours."""
+        cache, ours = self.cache, self.cache.sent or self.setting
+        cache.detector = CacheBreakDetector(cache.detector.settings, baselines)
+        self._add_replayed(records, replays=cache.continues_last_call(ours))
+        cache.forget_view()
+        if not cache.keeps_preamble(ours):
+            self._tracker.thinking.prefix_changed("system prompt and tools may have been different")
+
     def add_observed(self, record: Record) -> None:
         """Add a message of a conversation in which nothing is decided."""
         self._state.add_unfolded(record)
@@ -348,13 +359,16 @@ class Conversation:
     def _load(self, records: Iterable[Record], *, replays: bool) -> None:
         """Load an existing log. `replays`: what it says about the provider's cache is not known yet."""
         continues = self.cache.continues_last_call(self.setting)
-        last_reply = ""
-        for record in records:
-            if continues and replays and record.message_id != last_reply:
-                last_reply = self._replay_call(record) or last_reply
-            self.add(record)
+        self._add_replayed(records, replays=continues and replays)
         if self.log.records:
             self._resume(continues=continues)
+
+    def _add_replayed(self, records: Iterable[Record], *, replays: bool) -> None:
+        last_reply = ""
+        for record in records:
+            if replays and record.message_id != last_reply:
+                last_reply = self._replay_call(record) or last_reply
+            self.add(record)
 
     def _replay_call(self, record: Record) -> str:
         """Replay a reply of an earlier process; returns its message id if it told

@@ -5,14 +5,14 @@ appends the reply unchanged, byte for byte.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from everturn.decide.cache_breaks import DetectedBreak, NoBreak
+from everturn.decide.cache_breaks import Baseline, DetectedBreak, NoBreak
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionRequest
 from everturn.decide.events import (
@@ -118,6 +118,12 @@ class ConversationRunner:
         """Append a record and make it durable."""
         self._keep([record])
         self.conversation.add(record)
+        self._durable = len(self.conversation.log.records)
+
+    def add_from_elsewhere(self, records: Sequence[Record], baselines: Mapping[str, Baseline]) -> None:
+        """Append what another process has recorded of this conversation."""
+        self._keep(records)
+        self.conversation.add_from_elsewhere(records, baselines)
         self._durable = len(self.conversation.log.records)
 
     def say(self, text: str) -> None:

@@ -394,6 +394,23 @@ def test_markers_can_be_left_to_the_caller(benches):
     bench.check()
 
 
+@pytest.mark.parametrize("mark", [{"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}])
+def test_a_caller_that_marks_its_newest_message_keeps_its_lifetime_and_pays_for_cached_summaries(
+    benches, mark
+):
+    bench = benches(breakpoints="caller", window=40_000)
+    history = []
+    for number in range(12):
+        said = {"type": "text", "text": f"Entry {number}: " + "A long log line. " * 700}
+        reply = bench.ask([*history, {"role": "user", "content": [{**said, "cache_control": mark}]}])
+        assert bench.sent[-1]["messages"][-1]["content"][-1] == {**said, "cache_control": mark}
+        history += [{"role": "user", "content": [said]}, {"role": "assistant", "content": reply.content}]
+    names = [type(event).__name__ for event in bench.events]
+    assert names.count("CompactionDone") > 1
+    assert names.count("SummaryUncached") == 0
+    bench.check()
+
+
 @pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-opus-5-5", "claude-fable-5-2", HAIKU])
 def test_thinking_stays_valid_in_tool_loops_forks_and_restarts(bench, model):
     thinking = {"type": "enabled", "budget_tokens": 1024} if "haiku" in model else {"type": "adaptive"}

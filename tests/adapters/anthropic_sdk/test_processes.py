@@ -3,10 +3,11 @@
 import logging
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from everturn.decide.events import CompactionDone, TranscriptShared
+from everturn.decide.events import CompactionDone, SummaryUncached, TranscriptShared
 
 LOG = "A long log line. " * 700
 SMALL = {"window": 60_000}
@@ -36,6 +37,61 @@ def test_workers_on_one_folder_compact_as_often_as_one_and_pay_as_much(benches, 
     assert count_compactions(*workers) == count_compactions(alone) > 0
     assert together < 1.15 * cost
     assert len(workers[0].transcripts) == count
+
+
+def with_reminder(number, said):
+    return f"{said}\n\n<reminder>Todo: {number}.</reminder>"
+
+
+def in_front(number, said):
+    return [{"type": "text", "text": f"Todo: {number}."}, {"type": "text", "text": said}]
+
+
+def plain(number, said):
+    return said
+
+
+def take_turns_with_reminders(workers, spell, questions=14):
+    """The same, with something in the newest message that is left out later."""
+    history = []
+    for number in range(questions):
+        said = f"Entry {number}: {LOG}"
+        reply = workers[number % len(workers)].ask([*history, user(spell(number, said))])
+        history += [user(said), {"role": "assistant", "content": reply.content}]
+    for worker in workers:
+        worker.check()
+    return sum(entry["dollars"] for entry in workers[0].twin.ledger)
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+@pytest.mark.parametrize("spell", [plain, with_reminder, in_front], ids=lambda each: each.__name__)
+def test_workers_with_a_small_window_read_each_others_cache_for_a_summary(benches, spell):
+    alone = benches(window=40_000)
+    cost = take_turns_with_reminders([alone], spell)
+    workers = [benches(window=40_000, folder_name="of 4") for _ in range(4)]
+    together = take_turns_with_reminders(workers, spell) - cost
+    assert count_compactions(*workers) == count_compactions(alone) > 2
+    assert together < 1.05 * cost
+    uncached = [event for each in workers for event in each.events if isinstance(event, SummaryUncached)]
+    assert uncached == []
+    # Each has one copy, and adds to it what the others recorded.
+    assert len(workers[0].transcripts) == 4
+
+
+def test_a_copy_that_somebody_works_on_is_not_waited_for_while_files_are_read(benches):
+    """Who holds its lock may wait for the files."""
+    one, other = benches(), benches()
+    messages = other.talk(one.talk([], "Look at the parser."), "And now?")
+    (copy,) = one.middleware.tracker
+    with copy.lock.acquire():
+        asking = threading.Thread(target=one.talk, args=(messages, "Go on."), daemon=True)
+        asking.start()
+        asking.join(20)
+        assert not asking.is_alive()
+    one.check()
 
 
 def test_a_worker_says_whose_conversation_it_continues(benches, caplog):

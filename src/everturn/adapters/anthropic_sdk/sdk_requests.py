@@ -60,7 +60,7 @@ def apply_prepared_call(
     copied = _copy(request, prepared.betas)
     body = request.json
     stream = body["stream"] if is_mapping(body) and "stream" in body else None
-    if takes_bytes(call_next) and not prepared.request.marks_messages:
+    if takes_bytes(call_next) and prepared.request.message_mark is None:
         content = prepared.body
         if stream is not None:
             # A view: the body may have megabytes, and is copied once only.

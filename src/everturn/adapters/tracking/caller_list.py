@@ -72,10 +72,12 @@ class KnownList:
         self._index_replies(start)
 
     def extend(self, longer: CallerList, preamble_digest: bytes) -> None:
-        """The same list with what another process has recorded since."""
+        """The same list with what another process has recorded since. The caller may have left out a part of
+        what was known."""
         added = len(longer.chain) - len(self.chain)
         self.chain, self._positions = longer
         self._preamble_digests += [preamble_digest] * added
+        del self._preamble_digests[len(self.chain) :]
         self.replies = {}
         self._index_replies(0)
 

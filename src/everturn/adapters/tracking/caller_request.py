@@ -84,8 +84,8 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
     known: int = 0
     preamble_digest: bytes
     fingerprint: bytes
-    # Whether the caller set a breakpoint in its messages; always False if everturn places them.
-    marks_messages: bool = False
+    # The last breakpoint that the caller set in its messages; always None if everturn places them.
+    message_mark: Mapping[str, Any] | None = None
     # Who sent it, where the caller says so: it continues only conversations of the same scope.
     scope: str = ""
     # Sent as it came: it is recorded and billed, and nothing is decided.
@@ -203,7 +203,7 @@ def _read(
         fingerprint=digest(
             chain[-1], preamble_digest, [body["model"], parameters, fields, breakpoints, configs]
         ),
-        marks_messages=breakpoints == "caller" and bool(found),
+        message_mark=found[-1] if breakpoints == "caller" and found else None,
         scope=scope,
         is_observed=is_observed,
         has_system_messages=bool(read.system_messages),

@@ -14,14 +14,17 @@ import msgspec
 from everturn.adapters.tracking.caller_list import CallerList, KnownList
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import is_caller_message, record_links
+from everturn.adapters.tracking.effect_handler import encode_summary_request
 from everturn.adapters.tracking.fair_lock import FairLock
 from everturn.adapters.tracking.kept_preambles import KeptPreamble, write_preamble
+from everturn.adapters.tracking.message_mark import SUMMARY_MARK, mark_end, mark_last_block
 from everturn.adapters.tracking.respelling import Alignment
 from everturn.adapters.tracking.system_messages import encode_request
 from everturn.adapters.tracking.transcript_folder import TranscriptFile
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
 from everturn.decide.compact.values import CompactionRequest
 from everturn.decide.economy.trust import HoldCheck
+from everturn.decide.effects import AskModel
 from everturn.decide.events import EventContext
 from everturn.engine import ConversationSettings, Flow
 from everturn.engine.wire import ParsedReply, Wire
@@ -60,9 +63,8 @@ class PreparedCall(msgspec.Struct, frozen=True):
     def fields(self) -> dict[str, Any]:
         """The body, decoded."""
         fields: dict[str, Any] = msgspec.json.decode(self.body)
-        if self.request.marks_messages:
-            # The caller moves its breakpoint with every request: it belongs on the last block.
-            _mark_last(fields["messages"])
+        if (mark := self.request.message_mark) is not None:
+            mark_last_block(fields, mark)
         return fields
 
 
@@ -128,10 +130,10 @@ class TrackedConversation:
         self.preamble, self.preamble_digest = parent.preamble, parent.preamble_digest
         self.known.inherit_preambles(parent.known)
 
-    def append_records(self, records: Sequence[Record], caller_list: CallerList) -> None:
-        """For a copy: what another process has recorded since."""
-        for record in records:
-            self.runner.add(record)
+    def append_records(self, records: Sequence[Record], caller_list: CallerList, state: SessionState) -> None:
+        """For a copy: what another process has recorded since, and its state."""
+        self.runner.add_from_elsewhere(records, state.baselines)
+        self.runner.conversation.compaction_state.remember(state.breaker, state.refill)
         self.known.extend(caller_list, self.preamble_digest)
         self._ready = None
 
@@ -325,17 +327,14 @@ class TrackedConversation:
             )
         else:
             body = request.to_bytes()
-        if last is None or not last.marks_messages:
+        return body if last is None or last.message_mark is None else mark_end(body, last.message_mark)
+
+    def encode_summary(self, effect: AskModel) -> bytes:
+        """The bytes of a summary request. One that repeats the conversation is marked as its requests are."""
+        body, last = encode_summary_request(effect), self.last_request
+        if effect.parent is None or last is None or last.message_mark is None:
             return body
-        fields: dict[str, Any] = msgspec.json.decode(body)
-        _mark_last(fields["messages"])
-        return msgspec.json.encode(fields)
+        return mark_end(body, SUMMARY_MARK)
 
     def _align(self, request: CallerRequest) -> Alignment | None:
         return self.known.align(request, self.last_request, self.preamble_digest)
-
-
-def _mark_last(messages: list[dict[str, Any]]) -> None:
-    content = messages[-1]["content"]
-    if isinstance(content, list) and content:
-        content[-1]["cache_control"] = {"type": "ephemeral"}

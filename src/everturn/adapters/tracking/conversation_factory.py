@@ -53,14 +53,21 @@ class ConversationFactory:
             return self._create(name, self._conversation(request, transcript), transcript)
 
     def fork(
-        self, request: CallerRequest, parent: TrackedConversation, shared: CallerList, cut: int
+        self,
+        request: CallerRequest,
+        parent: TrackedConversation,
+        shared: CallerList,
+        cut: int,
+        *,
+        is_whole: bool = False,
     ) -> TrackedConversation:
         """A conversation that starts with the parent's records before `cut`, which are `shared` in the
         caller's list. It inherits the parent's cache baselines if system prompt and tools, which are part of
-        the cache key, have not changed."""
+        the cache key, have not changed. `is_whole`: a copy of all of the parent, as after a restart. The
+        baseline itself says whether the key has changed."""
         name = name_conversation(self._parts.new_id(), request.scope)
         records = take_shared_records(parent.records, cut)
-        is_same = parent.known.had_same_preamble(len(shared.chain), request.preamble_digest)
+        is_same = is_whole or parent.known.had_same_preamble(len(shared.chain), request.preamble_digest)
         baselines = parent.runner.conversation.detector.baselines if is_same else None
         transcript = self._transcripts.new(request.chain[0], name, self._parts.clock())
         with close_on_error(transcript):
@@ -68,6 +75,9 @@ class ConversationFactory:
             conversation = self._conversation(request, transcript, records, baselines)
             # A fork reads less from the cache than its parent did. That is expected, not a cache break.
             conversation.detector.deleted(conversation.setting.source)
+            if is_whole:
+                known = parent.runner.conversation.compaction_state
+                conversation.compaction_state.remember(known.breaker, known.refill)
             fork = self._create(name, conversation, transcript, caller_list=shared, lineage=parent.lineage)
             fork.inherit_preamble(parent)
             return fork
@@ -86,8 +96,11 @@ class ConversationFactory:
         return self._create(transcript.name, conversation, transcript, state.asides, caller_list=caller_list)
 
     def read_records(self, request: CallerRequest, transcript: TranscriptFile) -> TrackedConversation:
-        """A conversation as its file alone has it: its state belongs to the process that writes it."""
-        conversation = self._conversation(request, transcript, transcript.records)
+        """A conversation as its file has it, with the key of its last call and its breakers. The rest of its
+        state belongs to the process that writes it."""
+        state = read_state(transcript.store) if transcript.store else SessionState()
+        conversation = self._conversation(request, transcript, transcript.records, state.baselines)
+        conversation.compaction_state.remember(state.breaker, state.refill)
         return self._create(transcript.name, conversation, transcript)
 
     def _conversation(

@@ -61,6 +61,7 @@ class TrackingEffectHandler(LocalEffectHandler):
         listen: Listener,
         on_usage: UsageCallback,
         moment: Callable[[], EventContext],
+        encode: Callable[[AskModel], bytes],
     ) -> None:
         super().__init__(
             send, folder, readable=readable, hooks=hooks, listen=listen, waiting=self.tell_waiting
@@ -70,6 +71,7 @@ class TrackingEffectHandler(LocalEffectHandler):
         self._sends = send
         self._may_read = readable is not None
         self._on_usage = on_usage
+        self.encode = encode
 
     def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]:
         if not self._may_read:
@@ -81,7 +83,7 @@ class TrackingEffectHandler(LocalEffectHandler):
         asked = lift_output_limits(effect)
         with self.ticking(asked):
             try:
-                body = encode_summary_request(asked)
+                body = self.encode(asked)
                 raw = retry(lambda: self._sends(body, asked.betas), RetryClock(self.began))
                 return self.read_answer(asked, raw)
             except UpstreamError as problem:
@@ -137,7 +139,7 @@ class AsyncTrackingEffectHandler:
         asked = lift_output_limits(effect)
         with self._handler.ticking(asked):
             try:
-                body = encode_summary_request(asked)
+                body = self._handler.encode(asked)
                 raw = await retry_async(
                     lambda: self._send(body, asked.betas), RetryClock(self._handler.began)
                 )

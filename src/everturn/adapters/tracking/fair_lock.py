@@ -27,6 +27,12 @@ class FairLock:
     def acquire(self) -> "_Acquired":
         return _Acquired(self)
 
+    def take_if_free(self) -> bool:
+        """Take the lock without waiting; False if somebody has it."""
+        with self._guard:
+            was_locked, self._is_locked = self._is_locked, True
+            return not was_locked
+
     def wait(self) -> None:
         granted = self._request()
         if granted is not None:

@@ -21,7 +21,6 @@ from everturn.adapters.tracking.chain import is_caller_message
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
 from everturn.adapters.tracking.conversation_factory import ConversationFactory, close_on_error
 from everturn.adapters.tracking.fork_watch import ForkWatch, describe_difference
-from everturn.adapters.tracking.known_conversations import ConversationMatch
 from everturn.adapters.tracking.loaded_conversations import LoadedConversations
 from everturn.adapters.tracking.parts import TrackerParts
 from everturn.adapters.tracking.reporter import Reporter
@@ -31,6 +30,7 @@ from everturn.adapters.tracking.stored_conversations import StoredMatch, find_st
 from everturn.adapters.tracking.transcript_folder import TranscriptFile, TranscriptFolder, Transcripts
 from everturn.decide.events import EventContext, ForksRepeated, TranscriptShared
 from everturn.errors import SessionLocked, UsageError
+from everturn.session.state_file import SessionState, read_state
 from everturn.session.store.factory import StoreFactory
 from everturn.session.store.places import open_configured
 
@@ -139,7 +139,7 @@ class Recogniser:
             covered, open_paths = found.covered if found else 0, self._loaded.list_unshared_paths()
             stored = find_stored(self._transcripts, request, open_paths, covered)
             if stored is not None:
-                return self._continue_stored(request, stored, found)
+                return self._continue_stored(request, stored)
         if found is None:
             return self.factory.new(request)
         if found.is_continued_by(request):
@@ -204,10 +204,8 @@ class Recogniser:
 
     # ── from files ───────────────────────────────────────────────────────────────────────────────
 
-    def _continue_stored(
-        self, request: CallerRequest, stored: StoredMatch, found: ConversationMatch | None
-    ) -> TrackedConversation:
-        """Continue a conversation that a file has more of than memory, which has `found`."""
+    def _continue_stored(self, request: CallerRequest, stored: StoredMatch) -> TrackedConversation:
+        """Continue a conversation that a file has more of than memory."""
         transcript = stored.transcript
         if transcript.is_writable:
             with close_on_error(transcript):
@@ -216,7 +214,7 @@ class Recogniser:
             # No copy: the other replica may be compacting it, and its view must not be compacted twice.
             transcript.close()
             raise SessionLocked(f"Another replica is writing the conversation {transcript.name}.")
-        return self._share(request, stored, found)
+        return self._share(request, stored)
 
     def _load(self, request: CallerRequest, stored: StoredMatch) -> TrackedConversation:
         """Continue a conversation from its file. If the request has only a part of it, in a fork."""
@@ -248,31 +246,49 @@ class Recogniser:
 
     # ── several processes ────────────────────────────────────────────────────────────────────────
 
-    def _share(
-        self, request: CallerRequest, stored: StoredMatch, found: ConversationMatch | None
-    ) -> TrackedConversation:
+    def _share(self, request: CallerRequest, stored: StoredMatch) -> TrackedConversation:
         """Continue a conversation that another process is writing, in a copy: a copy that this process made
         earlier gets the new records, otherwise a new copy is made."""
         transcript = stored.transcript
         try:
             self._report_shared(transcript)
-            own = found.tracked if found and found.is_continued_by(request) else None
-            if own is not None and stored.is_whole and self._catch_up(own, stored):
+            own = self._find_copy(request, stored) if stored.is_whole else None
+            if own is not None and self._catch_up(own, stored):
                 return own
             parent = self.factory.read_records(request, transcript)
-            return self.factory.fork(request, parent, stored.shared, stored.cut)
+            return self.factory.fork(request, parent, stored.shared, stored.cut, is_whole=stored.is_whole)
         finally:
             transcript.close()
 
-    def _catch_up(self, own: TrackedConversation, stored: StoredMatch) -> bool:
-        """Append what another process has recorded since this copy was made; False if the two differ."""
+    def _find_copy(self, request: CallerRequest, stored: StoredMatch) -> TrackedConversation | None:
+        """The longest copy in memory that may be the beginning of a transcript. Its list may still have what
+        the caller has left out since, so it is found by its last record."""
         records = stored.transcript.records
-        with own.lock.acquire():
+        copies = [
+            each
+            for each in self._loaded
+            if is_in_scope(each.id, request.scope)
+            and 0 < len(each.records) <= len(records)
+            and each.records[-1].uuid == records[len(each.records) - 1].uuid
+        ]
+        return max(copies, key=lambda each: len(each.records), default=None)
+
+    def _catch_up(self, own: TrackedConversation, stored: StoredMatch) -> bool:
+        """Append what another process has recorded since this copy was made; False if the two differ, or
+        somebody works on the copy: who holds its lock may be waiting for files to be read."""
+        records = stored.transcript.records
+        if not own.lock.take_if_free():
+            return False
+        try:
             known = [record.uuid for record in own.records]
             if own.is_evicted or known != [record.uuid for record in records[: len(known)]]:
                 return False
-            own.append_records(records[len(known) :], stored.shared)
+            store = stored.transcript.store
+            state = read_state(store) if store is not None else SessionState()
+            own.append_records(records[len(known) :], stored.shared, state)
             return True
+        finally:
+            own.lock.release()
 
     def _report_shared(self, transcript: TranscriptFile) -> None:
         holder, path = transcript.holder, transcript.path

@@ -308,4 +308,5 @@ class ConversationTracker:
             "listen": tell,
             "on_usage": add_usage,
             "moment": tracked.event_context,
+            "encode": tracked.encode_summary,
         }
