@@ -9,8 +9,8 @@ import anthropic
 from everturn.adapters.tracking import PassedThrough
 from everturn.twin.testing import TwinForTests
 
-# How every request for a summary begins its question, whichever part it asks about.
-ASKS_FOR_SUMMARY = "Write a summary of"
+# How every request for a summary begins its question, whichever part it asks about, or asks for it again.
+ASKS_FOR_SUMMARY = ("Write a summary of", "That summary cannot be used")
 
 
 class Wire(anthropic.Middleware):
@@ -53,4 +53,5 @@ class FrameworkBench:
 
 
 def asks_for_summary(body: Any) -> bool:
-    return ASKS_FOR_SUMMARY in json.dumps(body["messages"][-1])
+    newest = json.dumps(body["messages"][-1])
+    return any(words in newest for words in ASKS_FOR_SUMMARY)

@@ -259,6 +259,8 @@ class Caller:
         # What was said when the API called a request too long.
         self.too_long: set[str] = set()
         self.is_too_long = False
+        # Which requests asked for a summary, by their place in the twin's ledger.
+        self.summaries: set[int] = set()
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────
 
@@ -353,6 +355,7 @@ class Caller:
         if foreign := found - self.allowed:
             raise Misheard(f"a request has words that are not of its list: {', '.join(sorted(foreign))}")
         if asks_for_summary(body):
+            self.summaries.add(len(self.twin.ledger))
             self.counts["summaries"] += 1
             return
         for text in self.newest:
@@ -366,8 +369,8 @@ class Caller:
         return text if not self.is_too_long else next(iter(NUMBER.findall(text)), "")
 
     def check(self) -> None:
-        for entry in self.twin.ledger:
-            if entry["status"] == 400 and not self._is_injected(entry):
+        for place, entry in enumerate(self.twin.ledger):
+            if entry["status"] == 400 and not (self._is_injected(entry) or self._is_shortened(place, entry)):
                 raise Misheard(f"the API refused a request: {entry['error']['message']}")
         passed = [event for event in self.events if isinstance(event, PassedThrough)]
         if passed:
@@ -377,6 +380,11 @@ class Caller:
 
     def _is_injected(self, entry: Any) -> bool:
         return bool(self.injected["prompt_too_long"]) and "too long" in entry["error"]["message"]
+
+    def _is_shortened(self, place: int, entry: Any) -> bool:
+        """A request for a summary of what nobody has counted yet may be too long: it is free, and the next
+        one is shorter by what the refusal says (CP-9)."""
+        return place in self.summaries and "too long" in entry["error"]["message"]
 
     @property
     def prices(self) -> list[float]:

@@ -13,6 +13,7 @@ import pytest
 
 import everturn
 from everturn.adapters.tracking import PassedThrough
+from everturn.decide.events import CompactionDone
 from everturn.errors import UsageError
 from everturn.history.records import Record
 from everturn.wire.claude_code_reader import parse_session_file
@@ -624,3 +625,22 @@ def test_garbage_that_is_answered_with_200_is_the_providers_fault_and_forgets_no
     assert bench.sent[-1] == bench.sent[-2]
     assert len(bench.middleware.conversations) == 1
     assert bench.twin.ledger[-1]["usage"]["cache_read_input_tokens"] > 0
+
+
+@pytest.mark.spec("CP-9")
+@pytest.mark.parametrize(
+    ("rounds", "first"),
+    [(300, (200, "model_context_window_exceeded")), (320, (400, None)), (340, (400, None))],
+)
+def test_a_summary_that_has_no_room_is_asked_of_a_shorter_request(bench, rounds, first):
+    """The words are more tokens than they are estimated at, and nobody has counted this list yet."""
+    said = []
+    for number in range(rounds):
+        words = f"Entry {number}: " + "and this is why it matters so much. " * 60
+        said += [user(words), {"role": "assistant", "content": f"Noted {number}."}]
+    bench.ask([*said, user("What next?")])
+    ends = [(entry["status"], entry["stop_reason"]) for entry in bench.twin.ledger]
+    assert ends == [first, (200, "end_turn"), (200, "end_turn")]
+    (done,) = [event for event in bench.events if isinstance(event, CompactionDone)]
+    billed = sum(entry["usage"]["input_tokens"] for entry in bench.twin.ledger[:-1])
+    assert (done.way, done.usage.input_tokens) == ("direct", billed)

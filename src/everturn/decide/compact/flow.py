@@ -27,6 +27,7 @@ from everturn.decide.compact.provider import with_block
 from everturn.decide.compact.strategies import (
     STRATEGIES,
     is_refused_text,
+    learn_from_overflow,
     runnable_strategies,
     summary_model,
     with_own_model,
@@ -86,6 +87,7 @@ def run_compaction(
             attempts.append(attempt)
             if attempt.failure is not None and attempt.failure.kind == "cancelled":
                 break
+            context = learn_from_overflow(attempt, context)
             continue
         surroundings = surroundings or (yield from _read_surroundings(own_plan, context))
         own_plan = _without_outdated(own_plan, surroundings, context)

@@ -11,7 +11,7 @@ import msgspec
 
 from everturn.decide.authorship import typed_words
 from everturn.decide.compact.budget import truncate_middle
-from everturn.decide.compact.context import CompactionContext
+from everturn.decide.compact.context import CompactionContext, LeastTokens
 from everturn.decide.compact.divide import first_words
 from everturn.decide.compact.gate import check_gate, false_origin
 from everturn.decide.compact.overflow_retry import drop_oldest_rounds, messages_left_out
@@ -28,7 +28,7 @@ from everturn.decide.compact.values import (
     CompactionSkipped,
     Strategy,
 )
-from everturn.decide.effects import AskModel, Flow, ModelFailure
+from everturn.decide.effects import AskModel, Flow, ModelAnswer, ModelFailure
 from everturn.decide.extractive.summarize import summarize
 from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
@@ -48,6 +48,8 @@ from everturn.view.requests import build_request, place_fork_breakpoints
 from everturn.wire.anthropic import Request
 from everturn.wire.overflow import Overflow
 
+# The API's reason for a reply that filled the window (api-facts 6).
+WINDOW_FULL: Final = "model_context_window_exceeded"
 NO_NOTES: Final = "no usable notes found"
 # Reported tokens over estimated ones. A larger ratio says that more was sent than the view holds.
 _MAX_SCALE: Final = 2.0
@@ -119,7 +121,7 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: Sum
     messages = _cut_to_window(whole, plan, context)
     if isinstance(messages, CompactionSkipped):
         return Attempt(strategy="direct", problem=messages.why)
-    tried = 0
+    tried, spent = 0, Usage()
     while True:
         current = messages
         unread = messages_left_out(whole, messages)
@@ -139,9 +141,11 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: Sum
             return _direct_request((*with_prompt(shown, prompt), *said), context)
 
         attempt = yield from _asked("direct", request, (), plan, context, calls, is_retry=tried > 0)
+        spent = _both(spent, attempt.usage)
+        attempt = msgspec.structs.replace(attempt, usage=spent)
         if attempt.failure is None or attempt.failure.kind != "too_long":
             return msgspec.structs.replace(attempt, unread=unread)
-        overflow = _with_extract(attempt.failure.overflow, context)
+        overflow = _with_room(attempt.failure.overflow, messages, context)
         shorter = drop_oldest_rounds(messages, overflow, tried, settings=context.settings)
         if isinstance(shorter, CompactionSkipped):
             return msgspec.structs.replace(attempt, problem=shorter.why)
@@ -151,9 +155,9 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: Sum
 def _cut_to_window(
     messages: tuple[Message, ...], plan: CompactionPlan, context: CompactionContext
 ) -> tuple[Message, ...] | CompactionSkipped:
-    """Without the oldest rounds, if the request is known to be too long with them: the refusal of the API
-    would not tell more (CP-9). Not at all, if the newest round alone is and no model is needed: its head
-    and tail are kept anyway.
+    """Without the oldest rounds, if with them the request is known to be too long, or to leave no room for
+    the summary: the refusal of the API would not tell more (CP-9). Not at all, if the newest round alone is
+    too long and no model is needed: its head and tail are kept anyway.
     """
     model = summary_model(context)
     rough = _estimate(messages, context)
@@ -161,11 +165,11 @@ def _cut_to_window(
     known = plan.tokens_summarized + plan.tokens_kept
     reported = context.least.total * plan.tokens_summarized // known if known else 0
     scale = min(max(1.0, reported / rough), _MAX_SCALE) if rough else 1.0
-    tokens, window = round(rough * scale), widest_window(model)
-    if tokens <= window:
+    tokens = round(rough * scale)
+    effective = compute_thresholds(widest_window(model), model.max_output).effective
+    if tokens <= effective:
         return messages
-    room = compute_thresholds(window, model.max_output).effective - context.summary.budget
-    gap = Overflow("anthropic", round(tokens / scale), round(room / scale))
+    gap = Overflow("anthropic", rough, round((effective - context.summary.budget) / scale))
     estimator = context.counts.estimator
     shorter = drop_oldest_rounds(
         messages, gap, 0, settings=context.settings, estimate=lambda block: estimate_block(block, estimator)
@@ -211,12 +215,19 @@ def _typed_meanwhile(plan: CompactionPlan, context: CompactionContext) -> tuple[
     return tuple(truncate_middle(text, _MAX_TYPED, estimate).text for text in words if text)
 
 
-def _with_extract(overflow: Overflow | None, context: CompactionContext) -> Overflow | None:
-    """So much more has to go that the extract of what goes has room too."""
+def _with_room(
+    overflow: Overflow | None, messages: Sequence[Message], context: CompactionContext
+) -> Overflow | None:
+    """So much more has to go that the extract of what goes has room too, and the summary itself: one that
+    ends at the window cannot be used, and was paid for. Where our own count is far from the refusal's, only
+    what it says goes."""
     if overflow is None or not overflow.gap:
         return overflow
-    share = int(overflow.gap * _EXTRACT_SHARE / (1 - _EXTRACT_SHARE)) + 1
-    return msgspec.structs.replace(overflow, tokens=overflow.tokens + min(share, context.summary.budget))
+    is_long = _estimate(messages, context) * 2 > overflow.limit
+    reserve = min(context.settings.max_output, summary_model(context).max_output) if is_long else 0
+    gap = overflow.gap + min(reserve, overflow.limit // 5)
+    extract = min(int(gap * _EXTRACT_SHARE / (1 - _EXTRACT_SHARE)) + 1, context.summary.budget)
+    return msgspec.structs.replace(overflow, tokens=overflow.limit + gap + extract)
 
 
 def _too_long(tokens: int, model: Model, what: str = "the conversation") -> str:
@@ -321,6 +332,8 @@ def _asked(
             problem = "; ".join(filter(None, (attempt.problem, answer.message or answer.kind)))
             return Attempt(strategy=strategy, problem=problem, usage=spent, failure=answer)
         spent = _both(spent, answer.usage)
+        if failure := _ended_at_window(answer, summary_model(context)):
+            return Attempt(strategy=strategy, problem=failure.message, usage=spent, failure=failure)
         found = check_summary(answer, context.settings)
         attempt = Attempt(strategy=strategy, problem=found.problem, usage=spent)
         if not found.problem:
@@ -329,6 +342,16 @@ def _asked(
             return attempt
         said = _again(answer.blocks, attempt.problem)
     return attempt
+
+
+def _ended_at_window(answer: ModelAnswer, model: Model) -> ModelFailure | None:
+    """A summary that had no room left: asked again, it would have less. A shorter request is wanted, as after
+    a refusal."""
+    if answer.stop_reason != WINDOW_FULL:
+        return None
+    window = widest_window(model)
+    why = f"the summary reached the end of the window ({window:,} tokens)"
+    return ModelFailure("too_long", why, Overflow("anthropic", window + 1, window))
 
 
 def _again(blocks: tuple[Block, ...], problem: str) -> tuple[Message, ...]:
@@ -357,6 +380,16 @@ def _divided_at(plan: CompactionPlan) -> str:
 def is_refused_text(attempt: Attempt) -> bool:
     """Whether a model answered, and its words were refused each time."""
     return bool(attempt.problem) and attempt.failure is None
+
+
+def learn_from_overflow(attempt: Attempt, context: CompactionContext) -> CompactionContext:
+    """What a fork that was too long tells the next strategy: how many tokens the view has at least."""
+    failure = attempt.failure
+    if attempt.strategy != "fork" or failure is None or failure.overflow is None:
+        return context
+    sent, unsent = context.least.sent, context.least.unsent
+    least = LeastTokens(sent, max(unsent, failure.overflow.tokens - sent))
+    return msgspec.structs.replace(context, least=least)
 
 
 def with_own_model(strategy: Strategy, context: CompactionContext) -> CompactionContext | None:
