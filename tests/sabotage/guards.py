@@ -126,7 +126,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "breaker: what an earlier process knew",
-        "everturn.session.session",
+        "everturn.session.resume",
         "    conversation.compaction_state.remember(state.breaker, state.refill)\n",
         "",
         (

@@ -300,3 +300,25 @@ def test_ctrl_c_while_the_model_answers_does_not_read_the_file_again(begin, twin
         twin.script("Then this.")
         session.send("Question 1.")
         assert session.conversation is before
+
+
+@pytest.mark.parametrize("how", ["send", "stream"])
+def test_a_tool_that_rewinds_its_session_is_answered_from_there(begin, twin, how):
+    twin.script("Noted.", {"content": [write("a.py", "")]}, "From here then.", "Goodbye.")
+    held: list[Session] = []
+
+    def rewinds(_: Any) -> str:
+        users = [each for each in held[0].conversation.log.records if each.kind == "user"]
+        held[0].rewind(users[1].uuid)
+        return "rewound"
+
+    definition = {"name": "write", "description": "Writes.", "input_schema": SCHEMA}
+    with begin(tools=[Tool(definition, rewinds)]) as session:
+        held.append(session)
+        session.send("Remember <<1>>.")
+        said = session.send if how == "send" else lambda words: list(session.stream(words))
+        said("Forget it <<2>>.")
+        session.send("And now?")
+        texts = [block.get("text") for _, blocks in sent(session) for block in blocks if "text" in block]
+    (orphan,) = [text for text in texts if text.endswith("]\nrewound")]
+    assert texts == ["Remember <<1>>.", "Noted.", orphan, "From here then.", "And now?", "Goodbye."]

@@ -16,15 +16,13 @@ Call the methods from one thread at a time. `async_session.py` has the same meth
 """
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from everturn.decide.cache_breaks import CacheBreakDetector
 from everturn.decide.compact.chain import plan_undo
 from everturn.decide.compact.pins import check_pin
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
@@ -36,11 +34,9 @@ from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.events import Event
 from everturn.decide.options import Options
 from everturn.decide.rewind import Branch, list_branches, plan_rewind
-from everturn.engine import CompactionOutcome, Conversation, ConversationSettings
+from everturn.engine import CompactionOutcome, Conversation
 from everturn.errors import UsageError
-from everturn.history.blocks import Block, block_from_fields, text_of
 from everturn.history.edits import Pinned, Rewound, Undone
-from everturn.history.records import Record, Usage
 from everturn.history.threads import split_threads
 from everturn.measure.accounting import Metrics
 from everturn.measure.calibration import Calibration
@@ -50,75 +46,27 @@ from everturn.measure.outline import TokenCosts
 from everturn.measure.thresholds import ContextThresholds, ThresholdLevels
 from everturn.measure.tokens import Estimator
 from everturn.session.bill import Bill
-from everturn.session.config.load import ConfigChoice, resolve_options
-from everturn.session.conversation_runner import Exchange
-from everturn.session.deferred_tools import defer_tools
-from everturn.session.hold_memory import HoldMemory
-from everturn.session.hold_records import read_holds
+from everturn.session.config.load import ConfigChoice
 from everturn.session.hold_timers import THREADS, HoldTimer
-from everturn.session.hooks.load import load_hooks
-from everturn.session.hooks.run import Hooks, add_hooks
-from everturn.session.loop_hooks import LoopHooks, PermissionCallback, deny_all
-from everturn.session.memory_files.attach import open_memory
+from everturn.session.hooks.run import Hooks
+from everturn.session.interrupts import InterruptibleRuntime
+from everturn.session.loop_hooks import PermissionCallback, deny_all
 from everturn.session.memory_files.confined import ReadPermission, allow_all
 from everturn.session.new_ids import new_uuid
-from everturn.session.one_speaker import OneSpeaker
-from everturn.session.opening import build_preamble, build_settings, capabilities_of, connect
-from everturn.session.recorded import recorded_folder
-from everturn.session.runtime import SessionParts, SessionRuntime
-from everturn.session.state_file import SessionState, read_state
-from everturn.session.store.places import open_session_store
-from everturn.session.store.protocol import Access, Store
-from everturn.session.tools import (
-    Tool,
-    ToolCall,
-    ToolResult,
-    can_run,
-    find_cut,
-    index_tools,
-    read_tool_calls,
-    run_tools,
-    to_blocks,
-)
-from everturn.session.transcripts import open_transcript, read_queued_messages
-from everturn.session.upstream import Send, drain
-from everturn.view.cache_key import thinking_mode
-from everturn.view.flatten import flatten
-from everturn.view.fragments.recalled import NAME
-from everturn.view.fragments.recalled import TOOL as RECALL
+from everturn.session.open_arguments import OpenArguments, open_runtime, read_options
+from everturn.session.resume import SessionStart
+from everturn.session.runtime import SessionRuntime
+from everturn.session.store.protocol import Access
+from everturn.session.tool_loop import Reply, ToolLoop, UserInput
+from everturn.session.tools import Tool
+from everturn.session.transcripts import open_transcript
+from everturn.session.upstream import Send
 from everturn.view.system_prompt import SystemPromptSections
-from everturn.wire.claude_code_writer import LineContext
 
 if TYPE_CHECKING:
     import anthropic
 
     from everturn.session.recall.search import Hit
-
-SessionStart = Literal["auto", "clear", "none"]
-UserInput = str | Sequence[Mapping[str, Any] | Block | ToolResult]
-
-# The server ran its own tools (web search) for long: the reply goes on when it is sent back (api-facts 6).
-PAUSED: Final = "pause_turn"
-# A model whose calls do not fit into `max_tokens` would try until its rounds are used up. Our choice.
-MAX_CUTS: Final = 3
-# Keyword arguments of version 0.1, and the configuration keys that replaced them.
-RENAMED_ARGUMENTS: Final = {
-    "ways": "compact.strategies",
-    "recalls": "recall.enabled",
-    "fsync": "store.fsync",
-}
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """The model's last reply. `calls` are tool calls that the caller must answer; `stopped` says why the tool
-    loop ended early, or is empty."""
-
-    text: str
-    calls: tuple[ToolCall, ...]
-    blocks: tuple[Block, ...]
-    usage: Usage
-    exchange: Exchange
-    stopped: str = ""
 
 
 class Rewind(msgspec.Struct, frozen=True):
@@ -152,11 +100,9 @@ class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
 class Session:
     """One conversation, its transcript and its connection to the model. Create it with `Session.open`."""
 
-    def __init__(self, runtime: SessionRuntime) -> None:
-        self._runtime = runtime
-        self._speakers = OneSpeaker()
-        # An interrupt has ended a call in the middle of our own code.
-        self._is_torn = False
+    def __init__(self, current: InterruptibleRuntime) -> None:
+        self._current = current
+        self._loop = ToolLoop(current)
 
     @classmethod
     def open(
@@ -201,62 +147,32 @@ class Session:
         `access="read"` nothing is written and no message can be sent. `session_start` is the source passed
         to SessionStart hooks: "auto" means startup or resume; "none" runs none. `hold_timer` waits for holds.
         """
-        loaded = resolve_options(options, _renamed(overrides), config=config)
-        chosen = loaded.options
-        able, told = capabilities or capabilities_of(chosen), _told_path(path, chosen)
-        settings = build_settings(
-            chosen, capabilities=able, costs=costs, transcript=told, estimator=estimator
+        given = OpenArguments(
+            path=path,
+            tools=tools,
+            system=system,
+            client=client,
+            send=send,
+            hooks=hooks,
+            permit=permit,
+            may_read=may_read,
+            listen=listen,
+            roots=roots,
+            cwd=cwd,
+            capabilities=capabilities,
+            costs=costs,
+            estimator=estimator,
+            clock=clock,
+            new_id=new_id,
+            access=access,
+            session_start=session_start,
+            hold_timer=hold_timer,
         )
-        found = load_hooks(chosen.hooks)
-        store, end_stores = open_session_store(path, chosen.store, access)
-        try:
-            folder = _place_session(store, cwd)
-            memory = open_memory(chosen.memory, folder, may_read)
-            parts = SessionParts(
-                provider=connect(client, send, chosen.provider),
-                options=chosen,
-                system=memory.add_to(system) if memory else system,
-                tools=tuple(memory.attach_to(tool) if memory else tool for tool in tools),
-                memory=memory,
-                hooks=add_hooks(hooks or Hooks(), found.hooks),
-                permit=permit,
-                listen=listen,
-                roots=tuple(os.fspath(root) for root in roots) or (folder,),
-                cwd=folder,
-                clock=clock,
-                new_id=new_id,
-                hold_timer=hold_timer,
-                end_stores=end_stores,
-            )
-            session = cls._resume(settings, store, parts, session_start)
-        except BaseException:
-            end_stores()
-            raise
-        session._runtime.remark(*loaded.notes, *found.notes)
-        return session
+        return cls(open_runtime(given, read_options(options, overrides, config)))
 
-    @classmethod
-    def _resume(
-        cls, settings: ConversationSettings, store: Store, parts: SessionParts, start: SessionStart
-    ) -> "Session":
-        holds = read_holds(store.records)
-        store.drop_lines()
-        found = split_threads(store.records).main
-        conversation = _restore_conversation(settings, found.records, read_state(store), parts)
-        runtime = SessionRuntime(conversation, store, parts)
-        runtime.take_holds(holds)
-        session = cls(runtime)
-        if parts.options.recall.enabled:
-            runtime.tools = index_tools((*parts.tools, session.recall_tool))
-        for note in found.notes:
-            runtime.remark(note.what)
-        runtime.runner.emit_repairs()
-        # A session opened for reading runs no SessionStart hooks.
-        if not store.read_only_reason and start != "none":
-            source = "resume" if found.records else "startup"
-            started = runtime.run_hooks("SessionStart", source=source if start == "auto" else start)
-            runtime.append_hook_context(started.context)
-        return session
+    @property
+    def _runtime(self) -> SessionRuntime:
+        return self._current.runtime
 
     @property
     def path(self) -> str:
@@ -286,125 +202,24 @@ class Session:
         """The engine's conversation, for reading only; change it with the methods of the session."""
         return self._runtime.conversation
 
-    # ── interrupts ───────────────────────────────────────────────────────────────────────────────
-
-    @contextmanager
-    def _changing(self) -> Generator[None]:
-        """One call that changes what is said, by one speaker."""
-        with self._speakers.speaking(), self._interruptible():
-            yield
-
-    @contextmanager
-    def _interruptible(self) -> Generator[None]:
-        """Ctrl-C can end a call between any two steps, also between the file and what is in memory: unless
-        the session only waited, the next call reads the file again."""
-        self._reload_if_torn()
-        runner, is_writable = self._runtime.runner, not self._runtime.store.read_only_reason
-        runner.is_waiting = False
-        try:
-            yield
-        except (Exception, GeneratorExit):
-            raise
-        except BaseException:
-            self._is_torn = is_writable and not runner.is_waiting
-            raise
-
-    def _reload_if_torn(self) -> None:
-        if not self._is_torn or self._runtime.store.is_closed:
-            return
-        remarks = self.remarks
-        self._reload()
-        self._runtime.remark(*remarks)
-        self._is_torn = False
-
-    def _reload(self) -> None:
-        """Go on with what the file holds."""
-        runtime = self._runtime
-        store = runtime.reopen_store()
-        self._runtime = Session._resume(self.conversation.setting, store, runtime.parts, "none")._runtime
-
     # ── sending ──────────────────────────────────────────────────────────────────────────────────
 
     def send(self, message: UserInput = (), *, rounds: int | None = None) -> Reply:
         """Send a message and return the reply. With tools, it is the reply after the last tool call. Without
         a message, the model continues from where it is."""
-        with self._changing():
-            return drain(self._talk(message, self._call, rounds))
+        with self._current.changing():
+            return self._loop.send(message, rounds)
 
     def stream(self, message: UserInput = (), *, rounds: int | None = None) -> Generator[str, None, Reply]:
         """As `send`, and yield the text as it arrives; without an SDK client, each reply in one piece. The
         generator returns the reply."""
-        with self._changing():
-            return (yield from self._talk(message, self._runtime.runner.talk, rounds))
-
-    def _talk(
-        self, message: UserInput, call: Callable[[], Generator[str, None, Exchange]], rounds: int | None
-    ) -> Generator[str, None, Reply]:
-        rounds = self.options.limits.rounds if rounds is None else rounds
-        events: set[HookEvent] = {hook.event for hook in self._runtime.parts.hooks.hooks}
-        hooks = LoopHooks(self._runtime.handler.run_hooks, self._runtime.parts.permit, events=events)
-        self._say(to_blocks(message), hooks)
-        cuts = 0
-        for left in range(rounds, -1, -1):
-            exchange = yield from call()
-            self._runtime.after_exchange(exchange)
-            calls, cut = read_tool_calls(exchange.response.blocks), find_cut(exchange.response)
-            cuts = cuts + 1 if cut else 0
-            if calls and not can_run(calls, self._runtime.tools):
-                return _reply(exchange, calls, stopped=cut)
-            if calls and left == 0:
-                return _reply(exchange, calls, stopped=f"tools were called {rounds} times in a row")
-            if calls:
-                self._run_tools(calls, hooks, cut)
-                if cuts == MAX_CUTS:
-                    return _reply(exchange, (), stopped=f"{cut} in a tool call {cuts} times in a row")
-            elif exchange.response.reply.stop_reason == PAUSED:
-                if left == 0:
-                    return _reply(exchange, (), stopped="the model paused; `send()` lets it go on")
-                continue
-            elif left == 0 or not hooks.goes_on():
-                return _reply(exchange, (), stopped=hooks.ended)
-            self._runtime.append_hook_context(hooks.take_context())
-            if hooks.ended:
-                return _reply(exchange, (), stopped=hooks.ended)
-        raise UsageError(f"`rounds` must be at least 0; it is {rounds}.")
-
-    def _call(self) -> Generator[str, None, Exchange]:
-        return self._runtime.runner.call()
-        yield  # never reached; makes this a generator, as `ConversationRunner.talk` is
-
-    def _run_tools(self, calls: tuple[ToolCall, ...], hooks: LoopHooks, cut: str) -> None:
-        results, interrupt = run_tools(calls, self._runtime.tools, hooks.tool, cut=cut)
-        self._runtime.runner.put(results)
-        if interrupt is not None:
-            self._runtime.runner.is_waiting = True
-            raise interrupt
-
-    def _say(self, blocks: tuple[Block, ...], hooks: LoopHooks) -> None:
-        if blocks:
-            hooks.submit(blocks)
-            self._runtime.runner.put(blocks)
-            self._runtime.append_hook_context(hooks.take_context())
-        elif not self.conversation.log.view.records:
-            raise UsageError("This session has no messages yet; send a message first.")
-        elif self._has_been_answered():
-            raise UsageError("The model has already answered the last message; send a new message first.")
-
-    def _has_been_answered(self) -> bool:
-        """Whether the request would end with an assistant message. Only models with prefill accept that, and
-        only without thinking; others only after they paused themselves (`pause_turn`)."""
-        setting = self.conversation.setting
-        if setting.model.prefill and thinking_mode(setting.model, setting.parameters) == "disabled":
-            return False
-        view = self.conversation.log.view
-        last = next((each.reply for each in reversed(view.records) if each.reply is not None), None)
-        is_paused = last is not None and last.stop_reason == PAUSED
-        return not is_paused and flatten(view).messages[-1].role == "assistant"
+        with self._current.changing():
+            return (yield from self._loop.stream(message, rounds))
 
     # ── context and compaction ───────────────────────────────────────────────────────────────────
 
     def context(self) -> ContextUsage:
-        self._reload_if_torn()
+        self._current.reload_if_torn()
         self._runtime.collect_holds()
         setting, size = self.conversation.setting, self.conversation.size
         thresholds = self.conversation.thresholds
@@ -426,7 +241,7 @@ class Session:
     ) -> CompactionOutcome:
         """Compact now, at any size (CP-27): everything, or only what comes after or before a record. An
         interrupt while the summary is written cancels the compaction and changes nothing (CP-7)."""
-        with self._changing():
+        with self._current.changing():
             self._runtime.handler.interrupt_ends_call = False
             try:
                 return self._runtime.runner.compact(_asked(instructions, from_, up_to))
@@ -438,19 +253,19 @@ class Session:
         self, instructions: str = "", *, from_: str | None = None, up_to: str | None = None
     ) -> CompactionPlan | CompactionSkipped:
         """What `compact` would do, without doing it."""
-        self._reload_if_torn()
+        self._current.reload_if_torn()
         return self.conversation.dry_run(_asked(instructions, from_, up_to), self._runtime.parts.clock())
 
     def propose_compaction(self) -> Proposal | None:
         """A compaction ahead of time, at a good moment: from `compact.cold_share` of the automatic threshold
         on, when the cache is cold or the task is finished. None where there is nothing to propose (CP-24)."""
-        self._reload_if_torn()
+        self._current.reload_if_torn()
         return self.conversation.propose_compaction(self._runtime.parts.clock())
 
     def answer_proposal(self, proposal: Proposal, response: ProposalResponse) -> CompactionOutcome:
         """What the user says to a proposal. "accept" compacts now; "defer" proposes it again after
         `compact.defer_tokens` more tokens; "decline" leaves it to the automatic threshold."""
-        with self._changing():
+        with self._current.changing():
             try:
                 return self._runtime.runner.answer_proposal(proposal, response)
             finally:
@@ -458,7 +273,7 @@ class Session:
 
     def undo(self) -> Undone | CompactionSkipped:
         """Undo the last compaction by appending a record that says so."""
-        with self._changing():
+        with self._current.changing():
             edit = plan_undo(self.conversation.log.view)
             if isinstance(edit, Undone):
                 self._runtime.append_edit(edit)
@@ -469,7 +284,7 @@ class Session:
         """Go back to an earlier message and go on from there. A message of the user is itself taken back, to
         be said differently; a reply stays. What was said since is left behind in the transcript: rewinding to
         one of its replies returns to it. Raises UsageError if there is no such message."""
-        with self._changing():
+        with self._current.changing():
             return self._rewind(uuid)
 
     def _rewind(self, uuid: str) -> "Rewind":
@@ -480,7 +295,7 @@ class Session:
             raise UsageError(plan)
         left = [each for each in self.conversation.log.records if each.kind in ("user", "assistant")]
         runtime.append_rewind(Rewound(uuid), plan.last)
-        self._reload()
+        self._current.reload()
         self.conversation.economy.record_rewind()
         self._runtime.write_state()
         kept = {each.uuid for each in self.conversation.log.records}
@@ -496,7 +311,7 @@ class Session:
         """Pin a text: every later compaction keeps it word for word. Raises UsageError if there is no space
         left for it."""
         # A hook runs in its own thread while the speaker waits for it, and may pin.
-        with self._interruptible():
+        with self._current.interruptible():
             conversation, estimate = self.conversation, self._runtime.conversation.estimate_text
             problem = check_pin(text, conversation.log.view.pins, self.options.compact, estimate)
             if problem:
@@ -514,13 +329,9 @@ class Session:
     @property
     def recall_tool(self) -> Tool:
         """The recall tool for the model; `Session.open(recall=True)` adds it."""
-        from everturn.session.recall.tool import answer_tool
+        from everturn.session.recall.tool import make_recall_tool
 
-        def run(given: Mapping[str, Any]) -> str:
-            call = block_from_fields({"type": "tool_use", "id": "", "name": NAME, "input": dict(given)})
-            return answer_tool(call, index=self._runtime.open_index(), log=self.conversation.log)
-
-        return Tool(RECALL, run)
+        return make_recall_tool(lambda: self._runtime)
 
     @property
     def bill(self) -> Bill:
@@ -548,12 +359,6 @@ class Session:
         self.close()
 
 
-def _reply(exchange: Exchange, calls: tuple[ToolCall, ...], *, stopped: str = "") -> Reply:
-    blocks = exchange.response.blocks
-    text = "".join(text_of(block) for block in blocks if block.kind == "text")
-    return Reply(text, calls, blocks, exchange.response.reply.usage or Usage(), exchange, stopped)
-
-
 def _asked(instructions: str, from_: str | None, up_to: str | None) -> CompactionRequest:
     if from_ is not None and up_to is not None:
         raise UsageError("Give either `from_` or `up_to`, not both.")
@@ -562,42 +367,3 @@ def _asked(instructions: str, from_: str | None, up_to: str | None) -> Compactio
     if up_to is not None:
         return CompactionRequest(trigger="manual", form="up_to", at=up_to, instructions=instructions)
     return CompactionRequest(trigger="manual", instructions=instructions)
-
-
-def _told_path(path: str | os.PathLike[str], options: Options) -> str:
-    """The transcript that the model is told to read; it cannot read one in a database."""
-    return "" if options.store.url else os.path.realpath(path)
-
-
-def _place_session(store: Store, cwd: str | os.PathLike[str] | None) -> str:
-    """The folder that the session works in: as given, else as recorded, else the current one."""
-    folder = os.fspath(cwd) if cwd is not None else recorded_folder(store.records) or os.getcwd()
-    store.place = LineContext(cwd=folder)
-    return folder
-
-
-def _renamed(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    return {RENAMED_ARGUMENTS.get(name, name): value for name, value in overrides.items()}
-
-
-def _restore_conversation(
-    settings: ConversationSettings, records: Sequence[Record], state: SessionState, parts: SessionParts
-) -> Conversation:
-    """The engine's conversation with these records, and with what the last process knew about it."""
-    recall = [Tool(RECALL)] if parts.options.recall.enabled else []
-    tools = defer_tools((*parts.tools, *recall), state.deferred_tools or ())
-    preamble = build_preamble(parts.system, tools, settings.capabilities)
-    conversation = Conversation(
-        msgspec.structs.replace(settings, preamble=preamble),
-        records,
-        detector=CacheBreakDetector(parts.options.cache.breaks, state.baselines),
-    )
-    conversation.compaction_state.remember(state.breaker, state.refill)
-    economy = conversation.economy
-    economy.state, economy.decisions = state.economy, state.decisions
-    economy.lost_holds = dict(state.lost_holds)
-    if parts.options.holds_cache:
-        economy.lost_holds |= HoldMemory(parts.options.provider).read(parts.clock())
-    if records and settings.transcript:
-        conversation.take_queued(read_queued_messages(settings.transcript, records))
-    return conversation

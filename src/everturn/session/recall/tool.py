@@ -4,16 +4,21 @@ The name and texts of the tool are in `view/fragments/recalled.py`. The answer i
 invalid call it explains the mistake.
 """
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from everturn.errors import EverturnError
-from everturn.history.blocks import Block
+from everturn.history.blocks import Block, block_from_fields
 from everturn.history.log import Log
 from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.search import LIMIT, Hit, search
+from everturn.session.tools import Tool
 from everturn.view.fragments import recalled
+
+if TYPE_CHECKING:
+    from everturn.session.runtime import SessionRuntime
 
 MAX_HITS: Final = 20
 PAGE: Final = 10_000
@@ -28,6 +33,19 @@ class _Asked(msgspec.Struct, rename={"start": "from"}):
 
 class _Call(msgspec.Struct):
     input: _Asked
+
+
+def make_recall_tool(current: "Callable[[], SessionRuntime]") -> Tool:
+    """The tool of a session; each call searches the runtime that is `current` then."""
+
+    def run(given: Mapping[str, Any]) -> str:
+        fields = {"type": "tool_use", "id": "", "name": recalled.NAME, "input": dict(given)}
+        runtime = current()
+        return answer_tool(
+            block_from_fields(fields), index=runtime.open_index(), log=runtime.conversation.log
+        )
+
+    return Tool(recalled.TOOL, run)
 
 
 def answer_tool(call: Block, *, index: RecallIndex, log: Log) -> str:

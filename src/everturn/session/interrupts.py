@@ -1,0 +1,66 @@
+"""What an interrupt leaves: a session reads its file again if a call was ended halfway.
+
+Ctrl-C can end a call between any two steps, also between the file and what is in memory. The file holds what
+was acknowledged, so the session goes on from there.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from everturn.engine import ConversationSettings
+from everturn.session.one_speaker import OneSpeaker
+from everturn.session.resume import SessionStart, resume_runtime
+from everturn.session.runtime import SessionParts, SessionRuntime
+from everturn.session.store.protocol import Store
+
+
+class InterruptibleRuntime:
+    """The runtime of a session at this moment. A reload replaces it, so nobody keeps `runtime` for long."""
+
+    def __init__(
+        self, settings: ConversationSettings, store: Store, parts: SessionParts, start: SessionStart
+    ) -> None:
+        self._speakers = OneSpeaker()
+        # An interrupt has ended a call in the middle of our own code.
+        self._is_torn = False
+        self.runtime = self._resume(settings, store, parts, start)
+
+    @contextmanager
+    def changing(self) -> Generator[None]:
+        """One call that changes what is said, by one speaker."""
+        with self._speakers.speaking(), self.interruptible():
+            yield
+
+    @contextmanager
+    def interruptible(self) -> Generator[None]:
+        """One call that an interrupt may end: unless the session only waited, the next call reads the file
+        again."""
+        self.reload_if_torn()
+        runner, is_writable = self.runtime.runner, not self.runtime.store.read_only_reason
+        runner.is_waiting = False
+        try:
+            yield
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:
+            self._is_torn = is_writable and not runner.is_waiting
+            raise
+
+    def reload_if_torn(self) -> None:
+        if not self._is_torn or self.runtime.store.is_closed:
+            return
+        remarks = self.runtime.remarks
+        self.reload()
+        self.runtime.remark(*remarks)
+        self._is_torn = False
+
+    def reload(self) -> None:
+        """Go on with what the file holds."""
+        runtime = self.runtime
+        store = runtime.reopen_store()
+        self.runtime = self._resume(runtime.conversation.setting, store, runtime.parts, "none")
+
+    def _resume(
+        self, settings: ConversationSettings, store: Store, parts: SessionParts, start: SessionStart
+    ) -> SessionRuntime:
+        return resume_runtime(settings, store, parts, start, current=lambda: self.runtime)
