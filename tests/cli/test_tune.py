@@ -17,7 +17,8 @@ from everturn.cli import main
 from everturn.cli.tune import with_settings
 from everturn.decide.economy.pauses import DEFAULT_PAUSES, parse_pauses
 from everturn.decide.economy.reuse import DEFAULT_REUSE, parse_reuse
-from everturn.replay.tuning import FittedTables, settings_lines, split_files
+from everturn.replay.policies import parse_policy
+from everturn.replay.tuning import FittedTables, compared_policies, settings_lines, split_files
 from everturn.session.config.load import resolve_options
 
 ECONOMY = Path(__file__).parents[2] / "docs" / "economy.md"
@@ -144,6 +145,19 @@ def test_the_settings_are_what_a_session_reads_and_a_second_run_replaces_them(tm
     assert (options.policy, options.economy.caution, options.compact.files) == ("economic", "careful", 2)
     assert options.economy.pause_table == DEFAULT_PAUSES == parse_pauses(DEFAULT_PAUSES.to_lines())
     assert options.economy.reuse_table == DEFAULT_REUSE == parse_reuse(DEFAULT_REUSE.to_lines())
+
+
+@pytest.mark.spec("EC-9")
+@pytest.mark.parametrize("summary_model", ["", "claude-haiku-4-5"])
+def test_with_the_settings_a_replay_of_the_configuration_is_what_was_recommended(tmp_path, summary_model):
+    file = tmp_path / "config.toml"
+    file.write_text("\n".join(settings_lines("frugal", OWN, summary_model)))
+    options = resolve_options(config=str(file)).options
+    configured = parse_policy("configured", configured=options)
+    compared = {each.name: each for each in compared_policies(OWN, summary_model)}
+    assert configured.options.economy == compared["economic+frugal"].options.economy
+    if summary_model:
+        assert configured.options.compact == compared["economic+frugal"].options.compact
 
 
 def test_a_file_that_sets_the_policy_itself_is_left_alone():

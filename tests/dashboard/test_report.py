@@ -269,7 +269,7 @@ KEYS = {
     "source", "session", "agent", "records", "model", "window", "size", "limits", "levels", "level", "free",
     "buffer", "calibration", "stretch", "categories", "tools", "duplicate_reads", "largest_results", "views",
     "micro_compactions", "sidechains", "cache", "cost", "oddities",
-    "decisions", "head",
+    "decisions", "head", "unused_dollars",
 }  # fmt: skip
 
 

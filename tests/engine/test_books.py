@@ -260,6 +260,7 @@ def test_tokens_that_the_provider_kept_anyway_count_for_doing_nothing():
     economy.kept_anyway = 30_000
     later = scene.now + timedelta(hours=2)
     usage = Usage(cache_creation_input_tokens=61_000)
+    scene.conversation.cache.called_at = later
     economy.record_reply(usage, later)
     setting = scene.conversation.setting
     prices = economy.prices(setting, later, usage.context)

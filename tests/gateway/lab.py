@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from everturn.adapters.tracking import make_parts
 from everturn.gateway import app
 from everturn.gateway.server import serve_gateway
-from everturn.gateway.values import GatewaySettings
+from everturn.gateway.values import GatewaySettings, Timing
 
 MODEL = "claude-opus-5-5"
 KEY = "sk-ant-api03-CANARY-key-of-the-client"
@@ -230,10 +230,14 @@ def open_lab(
 ) -> Generator[Lab, None, None]:
     own = {name: settings.pop(name) for name in ("tokens", "log_request") if name in settings}
     parts = make_parts(None, config=None, folder=folder, **(overrides or {}))
+    settings.setdefault("timing", PATIENT)
     gateway = app.make_gateway(GatewaySettings(parts=parts, upstream=upstream, **settings), **own)
     with serve_gateway(gateway, operator_port=operator_port, shutdown_seconds=1) as (url, operator):
         yield Lab(gateway, url, operator, folder)
 
+
+# A loaded machine must not look like a slow store.
+PATIENT = Timing(session=10.0, prepare=60.0, record=10.0)
 
 OpenLab = Callable[..., Lab]
 

@@ -10,7 +10,6 @@ from gateway.test_manage import LONG, OK, SMALL, answering, body_of
 from postgres_server import sql
 
 from everturn.gateway.tokens import TokenEntry, Tokens, digest_token
-from everturn.gateway.values import Timing
 from everturn.session.store.places import open_stores
 
 TOOL = {"name": "look", "description": "Look.", "input_schema": {"type": "object", "properties": {}}}
@@ -18,13 +17,12 @@ TOOL = {"name": "look", "description": "Look.", "input_schema": {"type": "object
 
 def test_a_conversation_in_sqlite_is_found_again_after_a_restart(lab: OpenLab, twin_url: str, tmp_path):
     url = f"sqlite:{tmp_path}/kept/conversations.sqlite"
-    patient = Timing(session=10.0)
-    first = lab(twin_url, overrides={"store": {"url": url}}, timing=patient)
+    first = lab(twin_url, overrides={"store": {"url": url}})
     client = Client(first, "s1")
     name = client.ask("Remember the number 17.")
     first.settle()
     first.gateway.tenants.close()
-    client.lab = lab(twin_url, overrides={"store": {"url": url}}, timing=patient)
+    client.lab = lab(twin_url, overrides={"store": {"url": url}})
     assert client.ask("And 18.") == name
     client.lab.settle()
     client.lab.gateway.tenants.close()
@@ -41,7 +39,7 @@ def test_a_conversation_in_sqlite_is_found_again_after_a_restart(lab: OpenLab, t
 def test_two_gateways_on_one_postgresql_serve_one_conversation_in_turn(
     lab: OpenLab, twin_url: str, postgres_url: str, tmp_path, mode
 ):
-    store = {"url": postgres_url, "deadline": 5.0}
+    store = {"url": postgres_url, "deadline": 30.0}
     pair = [lab(twin_url, f"replica {n}", mode=mode, overrides={"store": store}) for n in range(2)]
     client = Client(pair[0])
     names = set()

@@ -63,7 +63,7 @@ def test_an_agent_that_sends_its_whole_history_gets_answers_from_the_compacted_o
 def test_replicas_share_what_they_know_and_no_compaction_is_made_twice(
     lab: OpenLab, served_twin, twin_url: str, postgres_url: str
 ):
-    overrides = {**SMALL, "store": {"url": postgres_url, "deadline": 5.0}}
+    overrides = {**SMALL, "store": {"url": postgres_url, "deadline": 30.0}}
     pair = [lab(twin_url, f"replica {n}", mode="manage", overrides=overrides) for n in range(2)]
     agent, notes = Agent(), []
     for number in range(6):

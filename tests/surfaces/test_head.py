@@ -1,19 +1,22 @@
 """The head of every prompt: what tools cost that nobody calls, and deferring them (EC-10)."""
 
 import json
+from decimal import Decimal
 
 import pytest
 from surfaces.desk import call, tool
+
+from everturn.measure.money import format_dollars
 
 OPUS = {"model": "claude-opus-4-5", "policy": "economic", "compact": {"strategies": ("extractive",)}}
 DEFER = {**OPUS, "economy": {"defer_tools": True}}
 SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
 
 
-def large(name):
-    """A tool with a definition of some thousand tokens."""
+def large(name, times=900):
+    """A tool with a definition of some thousand tokens, or of fewer."""
     made = tool(name, lambda given: "done")
-    return type(made)({**made.definition, "description": f"{name} does it. " * 900}, made.run)
+    return type(made)({**made.definition, "description": f"{name} does it. " * times}, made.run)
 
 
 TOOLS = (tool("Read", lambda given: "done"), large("Deploy"), large("Paint"))
@@ -37,7 +40,10 @@ def test_tools_that_were_never_called_are_named_with_their_cost(desk):
     assert head == {"Deploy": (0, True), "Paint": (0, True), "Read": (2, False)}
     printed = desk.everturn("context", desk.path, "--no-color").stdout
     cost = tokens["Deploy"] + tokens["Paint"]
-    assert f"Never called: 2 tools, {cost / 1000:.1f}k tokens in every prompt" in printed
+    # 50 cents for a million tokens that are read.
+    dollars = format_dollars(Decimal(4 * cost) * Decimal("0.5") / 1_000_000)
+    said = f"Never called: 2 tools, {cost / 1000:.1f}k tokens in every prompt, {dollars} to read them"
+    assert f"{said} 4 times" in printed
     told = json.loads(desk.everturn("context", desk.path, "--json").stdout)["head"]
     assert [(each["name"], each["tokens"], each["calls"]) for each in told] == [
         ("Deploy", tokens["Deploy"], 0),
@@ -45,7 +51,11 @@ def test_tools_that_were_never_called_are_named_with_their_cost(desk):
         ("Read", tokens["Read"], 2),
     ]
     audited = desk.everturn("audit", desk.path, "--no-color").stdout
-    assert f"Never called: 2 tools, {cost / 1000:.1f}k tokens in every prompt" in audited
+    assert said in audited
+    each = json.loads(desk.everturn("audit", desk.path, "--json").stdout)["unused_tools"]
+    assert [(tool["tool"], tool["prompts"], tool["dollars"]) for tool in each] == [
+        (name, 4, pytest.approx(4 * tokens[name] * 0.5 / 1_000_000)) for name in ("Deploy", "Paint")
+    ]
 
 
 @pytest.mark.spec("EC-10")
@@ -123,3 +133,41 @@ def test_they_are_kept_where_deferring_is_dearer_and_where_it_is_not_switched_on
         desk.twin.advance(301)
         desk.use_tool(session, 1, first=40)
     assert all(deferred(body) == [] for body in desk.bodies)
+
+
+@pytest.mark.spec("EC-10")
+@pytest.mark.moves_cache_prefix(reason="the head changes while nothing is cached")
+def test_what_was_not_worth_deferring_early_is_weighed_again_after_more_calls(desk):
+    tools = (tool("Read", lambda given: "done"), *(large(name, 110) for name in ("Deploy", "Paint")))
+    decided = []
+    with desk.open(**DEFER, tools=tools) as session:
+        for number in range(3):
+            desk.use_tool(session, 6, first=10 * number)
+            desk.twin.advance(301)
+            desk.use_tool(session, 1, first=10 * number + 9)
+            *_, decision = (each for each in session.context().decisions if each.kind == "tools")
+            decided.append((decision.label, decision.cost < decision.expected))
+    assert decided == [("tools not deferred", False), *[("tools deferred", True)] * 2]
+    assert len(desk.heard("ToolsDeferred")) == 1
+    assert deferred(desk.bodies[-1]) == ["Deploy", "Paint"]
+
+
+@pytest.mark.spec("EC-10")
+@pytest.mark.moves_cache_prefix(reason="the head changes while nothing is cached")
+def test_a_long_conversation_with_many_tools_that_nobody_calls_is_cheaper_with_deferring(desk):
+    unused = [f"Deploy{number}" for number in range(8)]
+    tools = (tool("Read", lambda given: "done"), *map(large, unused))
+    spent = {}
+    for name, options in (("deferred", DEFER), ("kept", OPUS)):
+        desk.path, before = desk.folder / f"{name}.jsonl", len(desk.twin.ledger)
+        with desk.open(**options, tools=tools) as session:
+            work(desk, session)
+            desk.twin.advance(301)
+            desk.use_tool(session, 20, first=20)
+            bill = session.bill
+        spent[name] = sum(row["dollars"] for row in desk.twin.ledger[before:])
+        assert float(bill.dollars) == pytest.approx(spent[name])
+        assert deferred(desk.bodies[-1]) == (unused if name == "deferred" else [])
+        # Half an hour later the provider has forgotten the conversation before.
+        desk.twin.advance(1_800)
+    assert spent["deferred"] < spent["kept"] / 2

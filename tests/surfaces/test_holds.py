@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 from datetime import timedelta
 
@@ -12,6 +13,7 @@ from surfaces.test_economy import HOLDS, OPUS, SAYS, grow, speak, wait_for_calls
 
 from everturn import AsyncSession
 from everturn.engine.holds import PlannedHold
+from everturn.measure.model_table import add_models
 from everturn.session.hold_timers import VirtualTimer
 from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import make_twin_send
@@ -216,14 +218,14 @@ def test_the_event_loop_of_an_async_session_ends_while_a_hold_waits_for_its_answ
     may_answer.set()
 
 
-def slow_desk_options(desk, seconds):
-    """Replies take so long; holds are answered at once."""
-    send, clock = make_twin_send(desk.twin.twin), desk.twin.twin.clock
+def slow_desk_options(desk, *seconds):
+    """Replies take so long, those after them no time; holds are answered at once."""
+    send, clock, left = make_twin_send(desk.twin.twin), desk.twin.twin.clock, iter(seconds)
 
     def send_slowly(body, betas):
         answered = send(body, betas)
         if json.loads(body)["max_tokens"]:
-            clock.advance(seconds)
+            clock.advance(next(left, 0.0))
         return answered
 
     return {"send": send_slowly, "client": None}
@@ -279,3 +281,125 @@ def test_a_hold_that_is_being_prepared_is_not_sent_once_somebody_speaks(desk, mo
     # The hold of the first pause was not sent.
     assert [len(body["messages"]) for body in desk.bodies if body["max_tokens"] == 0][:1] == [5]
     assert session.bill.total.calls == len(desk.twin.ledger)
+
+
+@pytest.mark.spec("EC-2")
+@pytest.mark.parametrize("seconds", [0.0, 200.0])
+def test_a_pause_is_counted_from_the_start_of_the_call_as_in_the_table_of_pauses(desk, seconds):
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, **slow_desk_options(desk, seconds), hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(5_000)
+        assert kinds(session) == ["held", "not held"]
+    assert "8% of pauses this long end within the hour" in desk.heard("CacheNotHeld")[0].why
+
+
+@pytest.mark.spec("EC-8")
+def test_what_expires_during_a_slow_reply_would_have_been_written_again_without_the_hold(desk):
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, **slow_desk_options(desk, 200.0), hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        # 310 seconds after the call, 110 after its reply.
+        timer.advance(110)
+        speak(desk, session)
+        saved = session.context().saved
+    first, held, _ = (row["usage"] for row in desk.twin.ledger)
+    assert held["cache_read_input_tokens"] == first["cache_creation_input_tokens"]
+    # Doing nothing pays for two writes of it.
+    twice = 2 * first["cache_creation_input_tokens"] * 6.25e-6
+    assert saved.unmanaged == pytest.approx(twice, rel=0.01)
+
+
+@pytest.mark.spec("EC-1")
+def test_a_decision_against_a_hold_has_the_time_at_which_it_was_made(desk):
+    timer, begin = timer_of(desk), desk.twin.twin.clock.now()
+    with desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(20_000)
+        held, refused = session.context().decisions
+    assert [(each.at - begin).total_seconds() for each in (held, refused)] == [290.0, 290.0 + 3_590.0]
+    [told] = desk.heard("CacheNotHeld")
+    assert told.moment.at == refused.at
+
+
+@pytest.mark.spec("EC-1")
+def test_amounts_that_differ_do_not_look_equal_in_a_decision(desk):
+    timer, economy = timer_of(desk), {**VIRTUAL["economy"], "hold_dollars": 0.0102}
+    with desk.open(**{**VIRTUAL, "economy": economy}, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(400)
+        speak(desk, session)
+        timer.advance(400)
+        held, refused = (each for each in session.context().decisions if each.kind == "hold")
+    assert 0.01005 < held.cost < 0.01015
+    assert refused.why.endswith("but not now: holds have cost $0.0101 of $0.0102")
+
+
+@pytest.mark.spec("EC-2")
+def test_a_prompt_that_is_too_short_for_the_cache_is_not_held(desk):
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, system="Be brief.", hold_timer=timer) as session:
+        speak(desk, session, "Log: " + SAYS * 600)
+        timer.advance(3_000)
+        [decision] = session.context().decisions
+    assert [row["usage"]["cache_creation_input_tokens"] for row in desk.twin.ledger] == [0]
+    assert decision.sentence.startswith("not held: nothing of the last prompt is in the cache (")
+
+
+@pytest.mark.spec("EC-1")
+def test_a_hold_of_a_killed_process_has_the_price_of_the_model_that_was_asked(desk):
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(400)
+        # As if it was killed here.
+        for path in desk.folder.glob("session.jsonl*"):
+            shutil.copy(path, desk.folder / path.name.replace("session", "killed"))
+    desk.path = desk.folder / "killed.jsonl"
+    with desk.open(**{**VIRTUAL, "model": "claude-haiku-4-5"}) as session:
+        bill = session.bill
+    assert bill.parts["hold"].calls == 1
+    assert float(bill.dollars) == pytest.approx(sum(row["dollars"] for row in desk.twin.ledger))
+
+
+@pytest.mark.spec("EC-1")
+@pytest.mark.parametrize("seconds", [100, 400])
+def test_a_price_that_changes_before_or_after_a_hold_is_the_same_on_the_bill_and_in_its_decision(
+    desk, seconds
+):
+    timer = timer_of(desk)
+    with desk.open(**VIRTUAL, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        timer.advance(seconds)
+        try:
+            add_models({"claude-opus-4-5": {"input_price": 50.0, "output_price": 250.0}})
+            timer.advance(500 - seconds)
+            decision = session.context().decisions[-1]
+            hold = session.bill.parts["hold"]
+        finally:
+            add_models({})
+    # At the time of its answer, 290 seconds after the call; the twin has the same table.
+    [event], told = desk.heard("CacheHeld"), desk.twin.ledger[-1]["dollars"]
+    assert (decision.cost, event.dollars, float(hold.dollars)) == (pytest.approx(told),) * 3
+    assert hold.calls == 1
+
+
+@pytest.mark.spec("EC-1")
+def test_a_price_that_is_given_to_an_open_session_holds_for_its_bill_and_its_decisions(desk):
+    timer, economy = timer_of(desk), {**VIRTUAL["economy"], "above_dollars": 5.0}
+    with desk.open(**{**VIRTUAL, "economy": economy}, hold_timer=timer) as session:
+        grow(desk, session, logs=1)
+        try:
+            add_models({"claude-opus-4-5": {"input_price": 50.0, "output_price": 250.0}})
+            grow(desk, session, logs=1)
+            timer.advance(400)
+            decision = session.context().decisions[-1]
+            hold = session.bill.parts["hold"]
+        finally:
+            add_models({})
+    assert hold.calls == 1
+    assert decision.cost == pytest.approx(float(hold.dollars))
+    usage = desk.twin.ledger[-1]["usage"]
+    assert float(hold.dollars) == pytest.approx(
+        usage["cache_read_input_tokens"] * 5e-6 + usage["cache_creation_input_tokens"] * 100e-6, rel=0.01
+    )

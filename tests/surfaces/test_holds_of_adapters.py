@@ -318,3 +318,40 @@ def test_a_warm_conversation_is_not_taken_for_a_cold_one_where_the_framework_pla
         ]
     assert [event.why for event in events if type(event).__name__ == "CompactionDone"] == []
     assert [row["usage"]["cache_read_input_tokens"] > 0 for row in twin.ledger] == [False] + [True] * 7
+
+
+@pytest.mark.spec("EC-2")
+def test_where_the_caller_has_set_no_breakpoint_nothing_is_cached_and_nothing_is_held(desk):
+    caller = Caller(desk, breakpoints="caller")
+    caller.ask("Log: " + SAYS * 2_300)
+    caller.timer.advance(3_000)
+    caller.ask("Go on.")
+    assert [row["usage"]["cache_read_input_tokens"] for row in desk.twin.ledger] == [0, 0]
+    [refused] = desk.heard("CacheNotHeld")
+    assert refused.why.startswith("nothing of the last prompt is in the cache (")
+
+
+@pytest.mark.spec("EC-1")
+def test_a_hold_that_is_answered_late_has_the_price_of_its_own_model(desk):
+    """The caller asks another model while the hold is under way."""
+    caller = Caller(desk)
+    caller.ask("Log: " + SAYS * 2_300)
+    plain, is_first = desk.twin.twin.messages, True
+
+    def answer_late(headers, body):
+        nonlocal is_first
+        answered = plain(headers, body)
+        if json.loads(body)["max_tokens"] == 0 and is_first:
+            is_first = False
+            desk.twin.script("Seen.")
+            caller.messages.append({"role": "user", "content": "Go on."})
+            caller.client.messages.create(
+                model="claude-haiku-4-5", max_tokens=1000, system=RULES, messages=caller.messages
+            )
+        return answered
+
+    desk.twin.twin.messages = answer_late
+    caller.timer.advance(300)
+    bill = caller.middleware.bill
+    assert [row["model"] for row in desk.twin.ledger] == [OPUS, OPUS, "claude-haiku-4-5"]
+    assert float(bill.dollars) == pytest.approx(sum(row["dollars"] for row in desk.twin.ledger))

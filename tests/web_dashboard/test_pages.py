@@ -16,6 +16,7 @@ from everturn.catalog.names import ID_SHOWN
 from everturn.decide.economy.decisions import EconomicDecision
 from everturn.decide.economy.head import HeadTool
 from everturn.measure.money import format_dollars
+from everturn.session.bill import UsageTotals
 from everturn.session.state_file import SessionState
 from everturn.web_dashboard.avoidable import REMEDIES, find_avoidable
 from everturn.web_dashboard.periods import choose_period
@@ -374,16 +375,28 @@ def test_a_session_of_everturn_shows_what_it_decided_by_price_and_which_tools_no
     at = datetime(2026, 1, 5, 10, 20, tzinfo=UTC)
     held = EconomicDecision(at=at, kind="hold", done=True, why="held for $0.041, expected saving $0.190: 63%")
     head = (HeadTool(name="Read", tokens=400, calls=3), HeadTool(name="<Deploy>", tokens=2_000))
+    asides = {
+        "compact": UsageTotals(calls=2, dollars=Decimal("0.25")),
+        "hold": UsageTotals(calls=1, unpriced=1),
+    }
     path = write(tmp_path / "sessions" / "a.jsonl", paused())
     path.with_name("a.jsonl.state.json").write_bytes(
-        msgspec.json.encode(SessionState(decisions=(held,), head=head))
+        msgspec.json.encode(SessionState(asides=asides, decisions=(held,), head=head))
     )
     client = make_dashboard(tmp_path / "sessions")
     said = text_of(client.page(ids(client)["a"]))
     assert (
         "Decided by price the latest first held for $0.041, expected saving $0.190: 63% 5 Jan 10:20" in said
     )
-    assert "Definitions of tools 1 tool never called: 2.0k tokens in every prompt" in said
+    assert (
+        "Calls of everturn beside the conversation, not included in its cost 2 summary calls $0.2500 "
+        "1 hold no price" in said
+    )
+    # Two calls that read 2,000 tokens each.
+    assert (
+        "Definitions of tools 1 tool never called: 2.0k tokens in every prompt, $0.0020 to read them 2 times"
+        in said
+    )
     assert "<Deploy> 2.0k never called Read 400 3" in said
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from small_session import reading
-from web_dashboard.client import Client, text_of
+from web_dashboard.client import Client, Elements, text_of
 from web_dashboard.conftest import MakeDashboard, ids, paused, write
 
 from everturn.replay.compare import Comparison
@@ -61,6 +61,15 @@ def test_policies_are_compared_with_the_error_and_with_what_each_forgot(root, ma
     assert {ASSETS[name][0] for name in ("report.css", "report.js")} == {"everturn.replay.page"}
     # The page of a session shows it too, as cost so far.
     assert "Cumulative cost, one line for each policy" in client.page(ids(client)["a"])
+
+
+@pytest.mark.spec("DB-8")
+def test_the_economic_policy_is_among_those_that_are_compared_unless_somebody_chooses_others(
+    root, make_dashboard: MakeDashboard
+):
+    boxes = Elements(make_dashboard(root).page("/what-if")).named("input")
+    chosen = [box["value"] for box in boxes if box.get("name") == "policy" and "checked" in box]
+    assert sorted(chosen) == ["claude-code", "clear-keep-3", "economic", "none", "recorded"]
 
 
 @pytest.mark.spec("DB-8")

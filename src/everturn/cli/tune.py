@@ -135,7 +135,8 @@ def _describe(compared: "ComparisonTable", tables: "FittedTables", fitted: int, 
     told = describe_saving(saved) if saved is not None else "an unknown share"
     parts.append(
         f"Recommended: economic with caution {found.caution}, {found.why}. It would have saved {told} "
-        f"against what was recorded ({trust})."
+        f"against what was recorded ({trust}). Holds are part of that: with `economy.holds` everturn keeps "
+        "the cache alive through pauses, with paid calls of its own."
     )
     return " ".join(parts)
 

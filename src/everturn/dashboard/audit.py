@@ -331,10 +331,20 @@ def _tools(audit: Audit, screen: Screen) -> TableSection:
 
 def _unused(audit: Audit, screen: Screen) -> TableSection:
     unused = audit.unused_tools
-    columns = (Column("tool", "<", grows=True), Column("tokens"), Column("prompts"))
-    rows = [(each.tool, tokens(each.tokens), f"{each.prompts:,}") for each in unused]
+    columns = (Column("tool", "<", grows=True), Column("tokens"), Column("prompts"), Column("read for"))
+    rows = [
+        (
+            each.tool,
+            tokens(each.tokens),
+            f"{each.prompts:,}",
+            "no price" if each.dollars is None else format_dollars(each.dollars),
+        )
+        for each in unused
+    ]
     cost = tokens(sum(each.tokens for each in unused))
     title = f"Never called: {counted(len(unused), 'tool')}, {cost} tokens in every prompt"
+    if priced := [each.dollars for each in unused if each.dollars is not None]:
+        title += f", {format_dollars(sum(priced, Decimal(0)))} to read them"
     return TableSection(title, _capped(columns, rows, screen, MAX_ROWS))
 
 

@@ -4,12 +4,20 @@ As JSON, this value is the output of `everturn context --json`. Its field names 
 docs/context.md.
 """
 
+from decimal import Decimal
 from typing import Literal
 
 import msgspec
 
 from everturn.catalog.names import find_thread_title
-from everturn.dashboard.figures.calls import CacheUse, Cost, cache_use, collect_calls, cost_of
+from everturn.dashboard.figures.calls import (
+    CacheUse,
+    Cost,
+    cache_use,
+    collect_calls,
+    cost_of,
+    price_definitions,
+)
 from everturn.dashboard.figures.categories import Category, split_context
 from everturn.dashboard.figures.tools import (
     DuplicateRead,
@@ -91,6 +99,9 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     # costs. Only sessions of everturn keep them.
     decisions: tuple[EconomicDecision, ...]
     head: tuple[HeadTool, ...]
+    # What it has cost at least to read the definitions of tools that were never called; None if there are
+    # none, or no price is known.
+    unused_dollars: Decimal | None
 
     @property
     def is_empty(self) -> bool:
@@ -99,6 +110,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def context_report(session: RecordedSession, id: str = "") -> ContextReport:
     parts = split_context(session)
+    head = () if session.thread.agent else session.kept.head
+    unused = sum(tool.tokens for tool in head if tool.is_unused)
     calls = collect_calls(_paid_for(session))
     used, window = session.size.tokens, session.window.tokens
     return ContextReport(
@@ -129,7 +142,8 @@ def context_report(session: RecordedSession, id: str = "") -> ContextReport:
         cost=cost_of(calls),
         oddities=_oddities(session),
         decisions=() if session.thread.agent else session.kept.decisions,
-        head=() if session.thread.agent else session.kept.head,
+        head=head,
+        unused_dollars=price_definitions(unused, calls) if unused else None,
     )
 
 

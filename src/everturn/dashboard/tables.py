@@ -81,6 +81,8 @@ def _head(report: ContextReport, screen: Screen) -> TableSection:
     ]
     cost = tokens(sum(tool.tokens for tool in unused))
     title = f"Never called: {counted(len(unused), 'tool')}, {cost} tokens in every prompt"
+    if (dollars := report.unused_dollars) is not None:
+        title += f", {format_dollars(dollars)} to read them {counted(report.cache.calls, 'time')}"
     return TableSection(title if unused else "Definitions of tools", _capped(columns, rows, screen, MAX_ROWS))
 
 

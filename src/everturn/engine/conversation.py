@@ -239,8 +239,10 @@ class Conversation:
     def plan_hold(self, now: datetime) -> PlannedHold | None:
         return self.economy.plan_hold(now)
 
-    def record_hold(self, planned: PlannedHold, usage: Usage, now: datetime) -> None:
-        self.economy.record_hold(planned, usage, now)
+    def record_hold(
+        self, planned: PlannedHold, usage: Usage, now: datetime, dollars: float | None = None
+    ) -> None:
+        self.economy.record_hold(planned, usage, now, dollars)
 
     @property
     def compaction_state(self) -> CompactionState:

@@ -201,6 +201,8 @@ class Economy:
         """`expected` are the tokens that should have been read. Returns what the reply tells about the last
         hold, if that is news (EC-3)."""
         settings = self._settings
+        # Entries live from the start of a call, and pauses are counted from there.
+        called_at = self._conversation.cache.called_at or now
         checked = self._check_hold(usage, now, expected)
         if self.is_on:
             prices, base = self.prices(settings, now, usage.context), self._base(settings)
@@ -208,7 +210,7 @@ class Economy:
                 usage,
                 prices,
                 base=base,
-                now=now.timestamp(),
+                now=called_at.timestamp(),
                 kept_anyway=self.kept_anyway,
                 head=self._conversation.preamble_tokens(settings),
             )
@@ -309,7 +311,7 @@ class Economy:
                 holds=False, cost=0.0, expected=0.0, chance=0.0, why=_unpriced(settings), refusal="request"
             )
             return PlannedHold(given, unpriced, captured, NOTHING_READ)
-        if why := hindrance(captured, settings.model, form):
+        if why := hindrance(captured, settings.model, form) or _nothing_cached(state):
             return PlannedHold(given, decision.refused(why), captured, NOTHING_READ)
         held = to_hold(captured, form)
         return PlannedHold(given, decision, held, cache.predict_hold(tracker, settings, held, now))
@@ -319,11 +321,14 @@ class Economy:
             return "repeat"
         return "refresh" if settings.model.id in self.lost_holds else "hour"
 
-    def record_hold(self, planned: PlannedHold, usage: Usage, now: datetime) -> None:
+    def record_hold(
+        self, planned: PlannedHold, usage: Usage, now: datetime, dollars: float | None = None
+    ) -> None:
         """A hold that was sent at this time was answered. If the conversation has gone on since, only its
-        price matters."""
+        price matters: `dollars` on the bill, or by the prices it was planned with."""
         form, called_at = planned.given.form, self.state.called_at
-        cost = self.prices(self._settings, now, usage.context).whole(usage)
+        # Not by the settings of now: another model may have been called since.
+        cost = planned.given.prices.whole(usage) if dollars is None else dollars
         if called_at is not None and now.timestamp() < called_at:
             self.state = self.state.after_late_hold(cost)
         else:
@@ -367,8 +372,10 @@ class Economy:
         return cache.called_at + timedelta(seconds=SECONDS[cache.ttl(self._settings)])
 
     def prices(self, settings: ConversationSettings, now: datetime, size: int) -> RelativePrices:
-        """What a token costs in a prompt of this size, as this conversation is cached."""
-        rates = settings.model.rates(on=now.date(), prompt_tokens=size)
+        """What a token costs in a prompt of this size, as this conversation is cached. By the table as it is
+        now, as on the bill: a program may add a row at any time."""
+        model = find_named(settings.model.id) or settings.model
+        rates = model.rates(on=now.date(), prompt_tokens=size)
         if not settings.capabilities.caching:
             return RelativePrices.without_cache(rates)
         return RelativePrices.from_rates(rates, self._conversation.cache.ttl(settings))
@@ -388,6 +395,12 @@ def _unpriced(settings: ConversationSettings) -> str:
         f"no price is known for {settings.model.id!r}, so only the thresholds decide; "
         "give it one in the configuration, under `models`"
     )
+
+
+def _nothing_cached(state: EconomyState) -> str:
+    """A hold would read nothing: the prompt is too short for the cache, or nobody has set a breakpoint. Not
+    known while no bill is kept."""
+    return "nothing of the last prompt is in the cache" if state.prompt and not state.cached else ""
 
 
 def _boundary(conversation: ConversationState) -> str:

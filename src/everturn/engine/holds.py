@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.decide.economy.amounts import format_compared
 from everturn.decide.economy.holds import HoldDecision, HoldForm, HoldInputs, decide_hold
 from everturn.history.blocks import result_block, text_block
 from everturn.history.messages import Message
@@ -52,7 +53,8 @@ class PlannedHold(msgspec.Struct, frozen=True):
 
 def held_for(cost: float, decision: HoldDecision) -> str:
     """What a hold has cost, beside what it was expected to."""
-    return f"held for ${cost:.3f}, {decision.why.partition(', ')[2]}"
+    paid, saving = format_compared(cost, decision.expected)
+    return f"held for {paid}, expected saving {saving}:{decision.why.partition(':')[2]}"
 
 
 def least_output(thinking: Mapping[str, Any] | None, form: HoldForm = "hour") -> int:

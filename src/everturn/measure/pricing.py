@@ -5,7 +5,7 @@ Modifiers multiply (api-facts 1.7): fast speed has its own base rates, `inferenc
 factors on the base rate that applies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -42,6 +42,13 @@ class PricedUsage:
     @property
     def dollars(self) -> Decimal:
         return sum((line.dollars for line in self.lines), Decimal(0))
+
+
+def price_reads(tokens: int, calls: Iterable[tuple[Model, date]]) -> Decimal | None:
+    """What so many tokens cost that each of these calls reads from the cache; None if no price is known. Some
+    calls write them instead, which costs more, so it is a lower bound."""
+    rates = [model.rates(on=on, prompt_tokens=0).read for model, on in calls if model.prices]
+    return tokens * sum(rates, Decimal(0)) / PER_MILLION if rates else None
 
 
 @dataclass(frozen=True, slots=True)

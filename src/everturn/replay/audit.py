@@ -5,7 +5,7 @@ What they would have cost under other policies: `replay/simulate.py`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +19,7 @@ from everturn.decide.economy.head import HeadTool
 from everturn.history.log import Log
 from everturn.history.records import parse_time
 from everturn.measure.accounting import Metrics, accounts_of
+from everturn.measure.pricing import price_reads
 from everturn.measure.tokens import TokenCounter
 from everturn.replay.cache_breaks import CacheBreak, SessionCacheCheck, find_cache_breaks
 from everturn.replay.call_ledger import (
@@ -27,6 +28,7 @@ from everturn.replay.call_ledger import (
     CallTotals,
     as_values,
     find_practice,
+    find_priced,
     iter_billed_calls,
 )
 from everturn.replay.sessions import Period, ReplaySession, Unreadable, began_at
@@ -72,11 +74,13 @@ class RepeatedPath(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnusedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that no session has called: tokens of its definition, and how many prompts had it."""
+    """A tool that no session has called: tokens of its definition, how many prompts had it, and what it has
+    cost at least to read it so often; None if no price is known."""
 
     tool: str
     tokens: int
     prompts: int
+    dollars: Decimal | None = None
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +181,8 @@ class Auditor:
         self._tools: Counter[str] = Counter()
         self._reads: dict[str, tuple[int, int]] = {}
         # Of each tool: its calls, the tokens of its definition, and the prompts that had it.
-        self._head: dict[str, tuple[int, int, int]] = {}
+        self._head: dict[str, UnusedTool] = {}
+        self._called: set[str] = set()
         self._asides: dict[BillPurpose, UsageTotals] = {}
 
     def add(self, found: SessionFacts | Unreadable) -> None:
@@ -195,7 +200,7 @@ class Auditor:
             for view in found.views:
                 self._add_metrics(view)
             state = decode_state(read_state_beside(found.row.path))
-            self._add_head(state.head, sums.calls)
+            self._add_head(state.head, sums.calls, paid)
             # Nobody paid for practice, and a part of a session has no sums.
             if len(paid) == len(found.calls) and not found.row.practice:
                 self._add_asides(state.asides)
@@ -233,18 +238,25 @@ class Auditor:
         for purpose, spent in asides.items():
             self._asides[purpose] = self._asides.get(purpose, UsageTotals()) + spent
 
-    def _add_head(self, head: Iterable[HeadTool], prompts: int) -> None:
-        for tool in head:
-            calls, tokens, seen = self._head.get(tool.name, (0, 0, 0))
-            seen += 0 if tool.is_deferred else prompts
-            self._head[tool.name] = calls + tool.calls, max(tokens, tool.tokens), seen
+    def _add_head(self, head: Iterable[HeadTool], prompts: int, paid: Sequence[BilledCall]) -> None:
+        """`prompts` of these calls were not in another file already."""
+        self._called |= {tool.name for tool in head if tool.calls}
+        sent = [tool for tool in head if not tool.is_deferred]
+        read = price_reads(1, find_priced(paid)) if sent else None
+        for tool in sent:
+            known = self._head.get(tool.name, UnusedTool(tool=tool.name, tokens=0, prompts=0))
+            dollars = known.dollars
+            if read is not None and prompts:
+                dollars = (dollars or Decimal(0)) + tool.tokens * read * prompts / len(paid)
+            self._head[tool.name] = UnusedTool(
+                tool=tool.name,
+                tokens=max(known.tokens, tool.tokens),
+                prompts=known.prompts + prompts,
+                dollars=dollars,
+            )
 
     def _unused_tools(self) -> tuple[UnusedTool, ...]:
-        unused = (
-            UnusedTool(tool=tool, tokens=tokens, prompts=prompts)
-            for tool, (calls, tokens, prompts) in self._head.items()
-            if not calls and prompts
-        )
+        unused = (each for each in self._head.values() if each.tool not in self._called and each.prompts)
         return tuple(sorted(unused, key=lambda each: (-each.tokens * each.prompts, each.tool)))
 
     def _count_breaks(self, check: SessionCacheCheck) -> int:

@@ -17,6 +17,7 @@ import msgspec
 
 from everturn.catalog.practice import is_practice
 from everturn.history.records import Record, Usage, fuller_usage, name_responses, record_time, reported_usage
+from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
 from everturn.measure.pricing import PriceLine, compute_priced_usage
 from everturn.replay.sessions import ReplaySession
@@ -84,9 +85,20 @@ def _price_lines(name: str, day: str, reported: bytes) -> tuple[PriceLine, ...] 
     model = find_model(name.replace(LONG_SUFFIX, ""))
     if model is None:
         return None
-    # Prices change over time. A call without a date is priced as on the model's release date.
-    on = model.released if day == NO_DAY else date.fromisoformat(day)
+    on = _priced_on(day, model)
     return tuple(compute_priced_usage(msgspec.json.decode(reported), model, on=on).lines)
+
+
+def find_priced(calls: Iterable[BilledCall]) -> Iterator[tuple[Model, date]]:
+    """The model of each call that has one in the table, and the day whose prices it has."""
+    for call in calls:
+        if (model := find_model(call.model.replace(LONG_SUFFIX, ""))) is not None:
+            yield model, _priced_on(call.day, model)
+
+
+def _priced_on(day: str, model: Model) -> date:
+    """Prices change over time. A call without a date is priced as on the model's release date."""
+    return model.released if day == NO_DAY else date.fromisoformat(day)
 
 
 def _tokens(usage: Usage) -> dict[str, int]:

@@ -127,7 +127,8 @@ def recommended_row(compared: ComparisonTable, caution: Caution) -> ComparisonRo
 
 def settings_lines(caution: Caution, tables: FittedTables, summary_model: str) -> list[str]:
     """The recommended settings, a line each, as config.toml has them."""
-    lines = ['policy = "economic"', f'economy.caution = "{caution}"']
+    # Compared with holds, so recommended with them.
+    lines = ['policy = "economic"', f'economy.caution = "{caution}"', "economy.holds = true"]
     if tables.has_own_pauses:
         lines.append(f"economy.pauses = {_array(tables.pauses.to_lines())}")
     if tables.has_own_reuse:

@@ -19,11 +19,14 @@ from everturn.engine.holds import PlannedHold, held_for
 from everturn.errors import UpstreamError
 from everturn.history.records import Usage
 from everturn.measure.prefix_cache import SECONDS
+from everturn.session.bill import UsageTotals, price_usage
 from everturn.session.hold_timers import HoldTimer, PendingHold, TaskTimer
 from everturn.session.upstream import RawResponse, Send, clamp_usage, parse_reply
 from everturn.wire.anthropic import Request
 
 AsyncSend = Callable[[bytes, Sequence[str]], Awaitable[RawResponse]]
+# Puts a hold on the bill.
+PayHold = Callable[[UsageTotals], None]
 
 
 class HoldConnection(NamedTuple):
@@ -55,11 +58,14 @@ class FailedHold(msgspec.Struct, frozen=True):
 
 
 class HeldCall(msgspec.Struct, frozen=True):
-    """One hold that was sent: when, and its usage or why it failed."""
+    """One hold that was sent: when, and its usage or why it failed. It is priced when it is answered: when it
+    is collected, the conversation may have another model, and the table other prices."""
 
     planned: PlannedHold
     at: datetime
     answer: Usage | FailedHold
+    dollars: float
+    spent: UsageTotals | None
 
 
 class _Pause:
@@ -76,8 +82,8 @@ class _Pause:
         self.collected = 0
         # When the hold that is under way was sent.
         self.sent_at: datetime | None = None
-        # Not renewed, and why.
-        self.refused: PlannedHold | None = None
+        # Not sent: why, and when that was decided.
+        self.refused: tuple[PlannedHold, datetime] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -94,7 +100,7 @@ class CacheHolder:
         *,
         clock: Callable[[], datetime],
         tell: Callable[[Event], None],
-        paid: Callable[[Usage], None],
+        paid: PayHold,
         moment: Callable[[], EventContext],
         is_alive: Callable[[], bool] = lambda: True,
         budget: HoldBudget | None = None,
@@ -175,13 +181,14 @@ class CacheHolder:
             for call in pause.calls[pause.collected :]:
                 pause.collected += 1
                 if isinstance(call.answer, Usage):
-                    self._conversation.record_hold(call.planned, call.answer, call.at)
-                    self._paid(call.answer)
+                    self._conversation.record_hold(call.planned, call.answer, call.at, call.dollars)
+                    if call.spent is not None:
+                        self._paid(call.spent)
                 elif call.answer.is_billed:
                     self._conversation.economy.record_lost_hold(call.planned, call.answer.why, call.at)
             refused, pause.refused = pause.refused, None
             if refused is not None:
-                self._refuse(refused)
+                self._refuse(*refused)
         self._pauses = [each for each in self._pauses if not (each.waiting.is_cancelled and each.is_over)]
         return found
 
@@ -193,20 +200,21 @@ class CacheHolder:
         if planned is None:
             return None
         if not planned.decision.holds:
-            self._refuse(planned)
+            self._refuse(planned, now)
             return None
         pause = _Pause(planned, betas, wait, economy.expires_at)
         self._pauses.append(pause)
         return pause
 
-    def _refuse(self, planned: PlannedHold) -> None:
+    def _refuse(self, planned: PlannedHold, at: datetime) -> None:
+        """`at` is when it was decided; it may be noted much later."""
         decision = planned.decision
-        self._conversation.economy.note_not_held(planned, self._clock())
+        self._conversation.economy.note_not_held(planned, at)
         if decision.refusal not in self._told:
             self._told.add(decision.refusal)
             self._tell(
                 CacheNotHeld(
-                    moment=self._moment(),
+                    moment=msgspec.structs.replace(self._moment(), at=at),
                     why=decision.why,
                     dollars=decision.cost,
                     expected=decision.expected,
@@ -228,7 +236,7 @@ class CacheHolder:
         if pause.waiting.is_cancelled or not self._is_alive():
             return None
         if not pause.planned.decision.holds:
-            pause.refused = pause.planned
+            pause.refused = pause.planned, at
             return None
         body = self._encode(pause.planned.request())
         if pause.waiting.is_cancelled:
@@ -240,7 +248,7 @@ class CacheHolder:
             stop = self._budget.reserve(pause.planned.decision.cost, at) if self._budget else ""
         if stop:
             refused = pause.planned.decision.refused(stop)
-            pause.refused = msgspec.structs.replace(pause.planned, decision=refused)
+            pause.refused = msgspec.structs.replace(pause.planned, decision=refused), at
             return None
         return body
 
@@ -249,14 +257,17 @@ class CacheHolder:
         planned, at = pause.planned, pause.sent_at or self._clock()
         reserved = planned.decision.cost
         answer = _read_answer(answered, reserved)
+        spent = None
         if isinstance(answer, Usage):
-            dollars = planned.given.prices.whole(answer)
+            spent = price_usage(answer, planned.captured.model, at.date())
+            # The bill knows fewer names of a model than the decisions do.
+            dollars = planned.given.prices.whole(answer) if spent.unpriced else float(spent.dollars)
         else:
             dollars = reserved if answer.is_billed else 0.0
         if self._budget is not None:
             self._budget.settle(reserved, dollars, at)
         try:
-            pause.calls.append(HeldCall(planned, at, answer))
+            pause.calls.append(HeldCall(planned, at, answer, dollars, spent))
             if isinstance(answer, FailedHold):
                 self._tell(CacheHeld(moment=self._moment(), at=at, tokens=0, why=answer.why, dollars=dollars))
                 return None

@@ -5,6 +5,7 @@ that a session writes with its next step; if the process is ended before, the tr
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 
 import msgspec
 
@@ -14,6 +15,8 @@ from everturn.session.events.sinks import FIELD, SUBTYPE
 
 class _HeldFields(msgspec.Struct, frozen=True):
     event: str = ""
+    at: datetime | None = None
+    model: str = ""
     dollars: float = 0.0
     usage: Usage | None = None
 
@@ -23,8 +26,12 @@ class _HoldLine(msgspec.Struct, frozen=True):
 
 
 class RecordedHold(msgspec.Struct, frozen=True):
+    """What one hold has cost; when it was sent and which model was asked, as far as the line has it."""
+
     dollars: float
     usage: Usage
+    model: str = ""
+    at: datetime | None = None
 
 
 def read_holds(records: Iterable[Record]) -> list[RecordedHold]:
@@ -38,4 +45,4 @@ def _read(line: bytes) -> RecordedHold | None:
         told = msgspec.json.decode(line, type=_HoldLine).told
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
-    return RecordedHold(told.dollars, told.usage) if told.usage is not None else None
+    return RecordedHold(told.dollars, told.usage, told.model, told.at) if told.usage is not None else None

@@ -86,7 +86,7 @@ class SessionRuntime:
         self.ledger = Ledger(conversation.log.records, read_state(store).asides)
         self.tools = index_tools(parts.tools)
         self._tool_calls = ToolCalls(conversation)
-        # Which tools are deferred (EC-10); None while that is not decided.
+        # Which tools are deferred (EC-10): decided once. None while it was not worth it.
         self._deferred = read_state(store).deferred_tools
         self._index: RecallIndex | None = None
         self._sinks = build_sinks(
@@ -161,7 +161,7 @@ class SessionRuntime:
             self.conversation,
             clock=self.parts.clock,
             tell=self._handle_event,
-            paid=lambda usage: self._paid("hold", usage),
+            paid=lambda spent: self.ledger.add("hold", spent),
             moment=self.event_context,
         )
 
@@ -181,7 +181,8 @@ class SessionRuntime:
         """Count the holds that an earlier process has recorded and could not count any more."""
         counted = self.ledger.bill.parts["hold"].calls
         for hold in recorded[counted:]:
-            self._paid("hold", hold.usage)
+            model, at = hold.model or self.conversation.setting.model.id, hold.at or self.parts.clock()
+            self.ledger.paid("hold", hold.usage, model, at.date())
             economy = self.conversation.economy
             economy.state = economy.state.after_late_hold(hold.dollars)
 
@@ -240,7 +241,7 @@ class SessionRuntime:
         notes. If a compaction is due, also wait for notes in progress (SM-3) and read the pin file."""
         if self._holder is not None:
             self._holder.end()
-        if step == "turn" and self.parts.options.defers_tools and self._deferred is None:
+        if step == "turn" and self.parts.options.defers_tools and not self._deferred:
             self._decide_deferral()
         self._refresh_preamble()
         is_due = step == "compaction" or self.conversation.size.tokens >= self.conversation.thresholds.auto
@@ -250,7 +251,9 @@ class SessionRuntime:
             self.conversation.notes = self.notes.settle("a while" if is_due else "none")
 
     def _decide_deferral(self) -> None:
-        """Once per session, when the cache is cold and a changed head costs nothing extra (EC-10)."""
+        """Once per session, when the cache is cold and a changed head costs nothing extra (EC-10). Where it
+        is not worth it yet, it is weighed again at the next such moment: the more calls, the more it saves.
+        """
         conversation, now = self.conversation, self.parts.clock()
         settings, tip = conversation.setting, conversation.log.tip
         in_loop = tip is not None and any(block.is_result for block in tip.blocks)
@@ -268,7 +271,7 @@ class SessionRuntime:
         )
         if decision is None:
             return
-        self._deferred, done = decision.tools, bool(decision.tools)
+        self._deferred, done = decision.tools or None, bool(decision.tools)
         cost, expected = decision.cost, decision.expected
         conversation.economy.note("tools", decision.why, now, done=done, cost=cost, expected=expected)
         if done:

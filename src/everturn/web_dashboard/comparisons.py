@@ -26,7 +26,7 @@ from everturn.web_dashboard.indexer import Publish, begin_worker
 from everturn.web_dashboard.pages.what_if import Job, Retry
 from everturn.web_dashboard.queries import IndexedSession
 
-DEFAULT_POLICIES: Final = "none,recorded,claude-code,frugal,clear-keep-3"
+DEFAULT_POLICIES: Final = "none,recorded,claude-code,economic,clear-keep-3"
 # The page shows bounds as lines, not as policies to choose.
 _BOUND: Final = "clears-only"
 OFFERED: Final = (

@@ -13,7 +13,7 @@ from everturn.decide.economy.state import EconomyState
 from everturn.history.records import CacheCreation, Usage
 
 OPUS = RelativePrices(read=0.1, write_5m=1.25, write_1h=2.0, output=5.0, dollars=5e-6)
-ANSWERED = EconomyState(spent=2.0, unmanaged=3.0, prompt=99_000, output=1_000, called_at=0.0)
+ANSWERED = EconomyState(spent=2.0, unmanaged=3.0, prompt=99_000, output=1_000, cached=99_000, called_at=0.0)
 QUIET = HoldInputs(
     state=ANSWERED,
     silence=290.0,

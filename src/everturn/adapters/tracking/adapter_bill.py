@@ -30,7 +30,10 @@ class AdapterBill:
 
     def pay(self, purpose: BillPurpose, usage: Usage, model: str, tracked: TrackedConversation) -> None:
         """A call for this conversation was answered: price it, and add it to both totals."""
-        spent = price_usage(usage, model, self._clock().date())
+        self.add(purpose, price_usage(usage, model, self._clock().date()), tracked)
+
+    def add(self, purpose: BillPurpose, spent: UsageTotals, tracked: TrackedConversation) -> None:
+        """Add what a call for this conversation has cost to both totals."""
         self._add(purpose, spent, self._ledger, tracked.ledger)
 
     def pay_reply(self, usage: Usage, model: str) -> UsageTotals:

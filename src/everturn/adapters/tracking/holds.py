@@ -18,7 +18,6 @@ from everturn.adapters.tracking.parts import TrackerParts
 from everturn.adapters.tracking.reporter import Reporter
 from everturn.decide.economy.trust import HoldCheck
 from everturn.errors import EverturnError
-from everturn.history.records import Usage
 from everturn.session.cache_holder import CacheHolder, HoldConnection
 from everturn.session.events.build import with_session
 from everturn.session.hold_memory import HoldMemory
@@ -159,15 +158,11 @@ class TrackedHolds:
                 _collect_and_keep(tracked, holder)
 
     def _make_holder(self, tracked: TrackedConversation) -> CacheHolder:
-        def pay(usage: Usage) -> None:
-            model = tracked.runner.conversation.setting.model.id
-            self._bill.pay("hold", usage, model, tracked)
-
         return CacheHolder(
             tracked.runner.conversation,
             clock=self._parts.clock,
             tell=lambda event: self._reporter.tell(with_session(event, tracked.id)),
-            paid=pay,
+            paid=lambda spent: self._bill.add("hold", spent, tracked),
             moment=tracked.event_context,
             is_alive=lambda: not tracked.is_evicted,
             budget=self._budget,

@@ -16,7 +16,7 @@ import msgspec
 from everturn.history.records import Record, Usage, fuller_usage, name_responses, record_time, reported_usage
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
-from everturn.measure.pricing import ChargeKind, PriceLine, compute_priced_usage
+from everturn.measure.pricing import ChargeKind, PriceLine, compute_priced_usage, price_reads
 from everturn.session.recorded import LONG_SUFFIX
 
 
@@ -110,6 +110,12 @@ def cost_of(calls: Iterable[ReportedCall]) -> Cost:
     by_kind = ((kind, [line for line in lines if line.kind == kind]) for kind in get_args(ChargeKind))
     summed = tuple(_sum_of(kind, its) for kind, its in by_kind if its)
     return Cost(sum((line.dollars for line in summed), Decimal(0)), summed, unpriced)
+
+
+def price_definitions(tokens: int, calls: Iterable[ReportedCall]) -> Decimal | None:
+    """What it has cost at least to read so many tokens with each of these calls; None without a price."""
+    found = ((find_model(call.model.replace(LONG_SUFFIX, "")), call) for call in calls)
+    return price_reads(tokens, ((model, _priced_on(call, model)) for model, call in found if model))
 
 
 def _sum_of(kind: str, lines: Sequence[PriceLine]) -> CostLine:

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from everturn.decide.economy.amounts import format_compared
 from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.settings import REFETCH_ASKS
 
@@ -60,12 +61,13 @@ def decide_deferral(
     saved = prices.read * tokens * replies * prices.dollars
     cost = (prices.read * SEARCH_TOKENS * replies + searches * one_search) * prices.dollars
     is_cheaper = cost < saved
+    unsaved, searched = format_compared(saved, cost)
     named = f"{len(unused)} of {len(head)} tools were not called in {replies} calls"
     return DeferralDecision(
         tools=tuple(tool.name for tool in unused) if is_cheaper else (),
         tokens=tokens,
         cost=cost,
         expected=saved,
-        why=f"{named}: their {tokens:,} tokens cost ${saved:.3f} in as many calls, "
-        f"a search tool and searches ${cost:.3f}",
+        why=f"{named}: their {tokens:,} tokens cost {unsaved} in as many calls, "
+        f"a search tool and searches {searched}",
     )

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from everturn.decide.economy.amounts import format_compared
 from everturn.decide.economy.pauses import HOUR, PauseTable
 from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.refreshes import refresh_chance
@@ -64,15 +65,18 @@ def decide_hold(given: HoldInputs) -> HoldDecision:
     # The first hold writes the reply behind the prefix; later ones read it.
     new = 0 if state.holds or form == "repeat" else state.output
     write = prices.write_1h if form == "hour" else prices.write_5m
-    units = prices.read * (size - new) + write * new + prices.output * given.least_output
+    # What the caller has no breakpoint behind is sent at the plain price again.
+    cached = min(size, state.cached) if form == "repeat" else size - new
+    units = prices.read * cached + (size - new - cached) + write * new + prices.output * given.least_output
     is_hour = form == "hour"
     chance = given.pauses.chance(given.silence) if is_hour else refresh_chance(given.silence)
     cost = units * prices.dollars
     # What others keep alive is read in any case.
-    own = max(0, size - state.shared)
+    own = max(0, cached + new - state.shared)
     expected = chance * max(0.0, (prices.write - prices.read) * own * prices.dollars)
+    shown, saving = format_compared(cost, expected)
     why = (
-        f"${cost:.3f} to hold, expected saving ${expected:.3f}: {chance:.0%} of pauses this long end within "
+        f"{shown} to hold, expected saving {saving}: {chance:.0%} of pauses this long end within "
         f"{'the hour' if is_hour else 'five minutes'}"
     )
     stop = _stop(state, cost, settings) if expected > cost else ""
@@ -90,7 +94,9 @@ def _stop(state: EconomyState, cost: float, settings: EconomySettings) -> str:
     limit = spending_limit(state.unmanaged, settings)
     limit = min(limit, state.unmanaged * (1 + settings.hold_share))
     if state.held + cost > settings.hold_dollars:
-        return f"holds have cost ${state.held:.2f} of ${settings.hold_dollars:.2f}"
+        held, most = format_compared(state.held, settings.hold_dollars, digits=2)
+        return f"holds have cost {held} of {most}"
     if state.spent + cost > limit:
-        return f"${state.spent + cost:.3f} with it is above the limit of ${limit:.3f}"
+        spent, most = format_compared(state.spent + cost, limit)
+        return f"{spent} with it is above the limit of {most}"
     return ""

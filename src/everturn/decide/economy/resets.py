@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from everturn.decide.economy.amounts import format_compared
 from everturn.decide.economy.prices import RelativePrices
 from everturn.decide.economy.settings import (
     COLD_SHARE,
@@ -103,7 +104,8 @@ def decide_reset(given: ResetInputs, prices: RelativePrices, settings: EconomySe
     worst = prices.write * written + given.summary + _refetches(given.refetched_from, prices)
     worst *= prices.dollars
     if given.spent + worst > limit:
-        above = f"${given.spent + worst:.3f} with it is above the limit of ${limit:.3f}"
+        spent, most = format_compared(given.spent + worst, limit)
+        above = f"{spent} with it is above the limit of {most}"
         return msgspec.structs.replace(found, kind=None, why=f"{found.why}; but not now: {above}")
     return found
 
@@ -112,24 +114,25 @@ def _cold(given: ResetInputs, now: float, prices: RelativePrices) -> ResetDecisi
     unread = given.size - given.read
     again = (prices.write * unread + prices.read * given.read) * prices.dollars
     again_is = "written again" if given.is_cached else "sent again at the full price"
+    paid, cost = format_compared(again, now)
     return ResetDecision(
         kind="cold" if now < again else None,
         cost=now,
         against=again,
-        why=f"{unread:,} of {given.size:,} tokens would be {again_is} for ${again:.3f}, "
-        f"a reset costs ${now:.3f}",
+        why=f"{unread:,} of {given.size:,} tokens would be {again_is} for {paid}, a reset costs {cost}",
     )
 
 
 def _warm(given: ResetInputs, now: float, prices: RelativePrices, settings: EconomySettings) -> ResetDecision:
     due = (now / prices.dollars if prices.dollars else 0.0) + expected_refetches(given.size, prices, settings)
     cost, carried = due * prices.dollars, given.carry * prices.dollars
+    paid, price = format_compared(carried, cost)
     return ResetDecision(
         kind="warm" if given.carry >= due else None,
         cost=cost,
         against=carried,
-        why=f"carrying {given.size - given.base:,} tokens has cost ${carried:.3f} since the last reset, "
-        f"a reset and what it forgets cost ${cost:.3f}",
+        why=f"carrying {given.size - given.base:,} tokens has cost {paid} since the last reset, "
+        f"a reset and what it forgets cost {price}",
     )
 
 

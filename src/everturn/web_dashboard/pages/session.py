@@ -59,7 +59,7 @@ def session_page(shell: Shell, view: SessionView) -> str:
         element("div", _threads(view), data_live="threads"),
         _context(shell, view),
         element("div", _breaks(shell, view), _edits(shell, view), class_="columns"),
-        element("div", economy_panels(shell, view.kept), data_live="economy"),
+        element("div", economy_panels(shell, view.kept, view.row), data_live="economy"),
         _policies(view),
         element("div", _notes(view.detail.notes), data_live="notes"),
     )
