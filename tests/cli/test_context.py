@@ -135,3 +135,27 @@ def test_large_files_are_announced_in_megabytes_and_small_ones_are_left_in_peace
         assert tell is not None
         tell(50 << 20, 100 << 20)
     assert "50/100" in sys.stderr.getvalue()
+
+
+def test_the_cost_says_what_is_in_files_of_sub_agents_so_that_it_meets_the_figure_of_audit(tmp_path):
+    file = tmp_path / "s1.jsonl"
+    file.write_bytes(reading().to_bytes())
+    alone = run(file).stdout
+    for name, tokens in (("abc1", 5_000), ("abc2", 7_000)):
+        side = SmallSession(agent=name).human("Look.").reply(f"{name}m", text("Found."), plain=tokens)
+        other = tmp_path / "s1" / "subagents" / f"agent-{name}.jsonl"
+        other.parent.mkdir(parents=True, exist_ok=True)
+        other.write_bytes(side.to_bytes())
+    # By hand: 12,000 tokens at 5 dollars a million.
+    said = (
+        "Not in this file: 2 calls of sub-agents, $0.0600, in 2 files of their own. With\n"
+        "them it is $0.3649, as in audit.\n"
+    )
+    shown = run(file).stdout
+    assert shown.replace(said, "") == alone
+    cost = json.loads(run(file, "--json").stdout)["cost"]
+    assert cost["agent_files"] == {"files": 2, "calls": 2, "dollars": 0.06}
+    audited = CliRunner(env=PEOPLE_SEE).invoke(main, ["audit", str(file), "--json"])
+    assert cost["dollars"] + 0.06 == pytest.approx(json.loads(audited.stdout)["total"]["dollars"])
+    # A sub-agent's own file, and one conversation of a session, are shown alone.
+    assert "Not in this file" not in run(other).stdout

@@ -4,9 +4,10 @@ it.
 
 import msgspec
 import pytest
-from builders import answer, assistant, call, user
+from builders import answer, assistant, call, think, user
 from replay.scripts import MODEL, session, stamp, text
 
+from everturn.history.edits import Cleared, ThinkingDropped
 from everturn.measure.prefix_cache import Breakpoint, PrefixCache, PromptLayout
 from everturn.replay.playing.cache_billing import CacheEvent, LastPromptForecast
 from everturn.replay.playing.prepared import prepare
@@ -159,6 +160,51 @@ def test_what_was_cleared_in_the_history_before_the_file_is_taken_out_of_the_pas
     run = simulate(found, parse_policy("recorded"), None)
     assert (run.totals.compactions, run.calls[2].broke) == (0, "the recorded clearing")
     assert contexts(found, "none") == sorted(contexts(found, "none"))
+
+
+def thinking_aloud(*calls, loop):
+    """Each call has about 600 tokens of thinking. In a loop each reads about 600 tokens after one prompt;
+    otherwise a prompt has two calls, and the first reads. A call is the tokens that it read from the cache,
+    and its context."""
+    records = []
+    for at, (read, context) in enumerate(calls, start=1):
+        reads, now = loop or at % 2 == 1, 5.0 * at
+        if at == 1 or (reads and not loop):
+            records.append(user(f"Please fix {at}.", uuid=f"prompt-{at}", timestamp=stamp(now - 2)))
+        does = call(f"toolu_{at}", "Read", file_path=f"src/file_{at}.py") if reads else "Done."
+        thought = think(text(600, f"thought{at}"))
+        more = {"model": MODEL, "usage": reported(read, context), "timestamp": stamp(now)}
+        records.append(assistant(thought, does, id=f"msg_{at}", uuid=f"says-{at}", **more))
+        if reads:
+            shown = answer(f"toolu_{at}", text(600, f"word{at}"))
+            records.append(user([shown], uuid=f"result-{at}", timestamp=stamp(now + 1)))
+    return session(records)
+
+
+def removed(found, number):
+    (anchors,) = prepare(found).anchors
+    return [record.edit for record in anchors.recorded_only[number] if record.edit is not None]
+
+
+SHRANK = "the reported context shrank"
+
+
+@pytest.mark.spec("RP-12")
+def test_results_are_removed_from_the_oldest_on_after_thinking_was():
+    """The positions of the results are those of the request that had the thinking."""
+    calls = [(18_000, 20_000), (19_997, 21_200), (21_197, 21_810), (21_807, 23_010), (19_997, 20_700)]
+    found = thinking_aloud(*calls, loop=False)
+    assert removed(found, 5) == [ThinkingDropped("says-1", SHRANK), Cleared(("toolu_1",), SHRANK)]
+    assert contexts(found) == [context for _, context in calls]
+
+
+@pytest.mark.spec("RP-12")
+def test_within_a_tool_loop_results_are_removed_and_no_thinking():
+    """The loop began before the position up to which the cache was read."""
+    calls = [(18_000, 20_000), (19_997, 21_200), (21_197, 22_400), (22_397, 23_600), (20_600, 23_500)]
+    found = thinking_aloud(*calls, loop=True)
+    assert removed(found, 5) == [Cleared((each,), SHRANK) for each in ("toolu_1", "toolu_2", "toolu_3")]
+    assert contexts(found) == [context for _, context in calls]
 
 
 @pytest.mark.spec("RP-12")

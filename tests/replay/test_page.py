@@ -235,7 +235,8 @@ def test_pointing_at_a_call_says_what_it_was_and_why(opened):
     assert readout.inner_text().startswith("Call 1 · 1 Nov 09:00 · turn")
     view.locator(".view:visible summary").click()
     view.locator(".view:visible td a", has_text="call 40").first.click()
-    assert "Cache broke: 48 minutes passed, and the prefix lives for 5" in readout.inner_text()
+    # The page follows its address a moment after the click.
+    readout.filter(has_text="Cache broke: 48 minutes passed, and the prefix lives for 5").wait_for()
     box = view.locator(".view:visible .plot").first.bounding_box()
     view.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
     assert readout.inner_text().startswith("Call 14 ")

@@ -41,6 +41,22 @@ def test_a_line_is_the_same_line_however_a_tool_shows_it(shown):
     assert list(lines(shown)) == ["total = price * count"]
 
 
+@pytest.mark.spec("RP-14")
+@pytest.mark.parametrize(
+    ("shown", "is_held"),
+    [
+        ("src/shop.py:    total = price * count", True),
+        ("lib.py:def f():\nsrc/shop.py:total = price * count\r\n", True),
+        ("shop.py: total = price * count + 1", False),
+        ("note:total = price * count", False),
+        ("see src/shop.py:total = price * count", False),
+    ],
+)
+def test_a_line_that_a_search_shows_behind_its_file_is_that_line(shown, is_held):
+    needed = ("old_text", "total = price * count")
+    assert StringMatcher([needed]).held(shown) == ({needed} if is_held else set())
+
+
 @pytest.mark.parametrize(
     ("word", "ends"),
     [

@@ -3,9 +3,9 @@
 import pickle
 
 import pytest
-from builders import assistant, boundary, call, edited, result, summary, user
+from builders import assistant, boundary, call, edited, result, summary, think, user
 
-from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded
+from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Offloaded, ThinkingDropped
 from everturn.history.log import Log, View
 from everturn.history.threads import Thread
 from everturn.replay.refetches import Refetch, Visibility, index_threads
@@ -82,6 +82,69 @@ def test_what_the_user_or_the_assistant_still_says_is_no_refetch(still_said):
     assert visible.refetch(number) == ()
     visible.hide(["v"])
     assert [refetch.what for refetch in visible.refetch(number)] == [OLD]
+
+
+THOUGHT = assistant(think(f"The line is\n{OLD}"), id="m9", uuid="t")
+
+
+@pytest.mark.spec("RP-6")
+def test_what_thinking_that_is_still_sent_repeats_is_no_refetch():
+    visible, number = watch(*START, THOUGHT, edit("c3", "a3"))
+    visible.hide(["c1"])
+    assert visible.missing(number) == ()
+    visible.see(edited(ThinkingDropped("t"), "e1"))
+    assert visible.missing(number) == (READ,)
+
+
+def test_thinking_quotes_a_line_in_the_middle_of_its_own():
+    thought = assistant(think(f"We compute:```x = 1{BOTH}y = 2```, so"), id="m9", uuid="t")
+    middle = f"x = 1\n{OLD}\ny = 2"
+    read = result("c1", f"1\tx = 1\n2\t{OLD}\n3\ty = 2", uuid="r1")
+    visible, number = watch(*START[:2], read, thought, edit("c3", "a3", old=middle))
+    visible.hide(["c1"])
+    assert visible.missing(number) == ()
+    visible.hide(["t"])
+    assert visible.missing(number) == (Refetch("r1:0", 10, OLD, "old_text", 1),)
+
+
+@pytest.mark.parametrize(
+    ("dropped", "found"),
+    [
+        (ThinkingDropped(""), (READ,)),
+        (ThinkingDropped("", until="t"), ()),
+        (ThinkingDropped("not in view"), (READ,)),
+        (ThinkingDropped("r1", until="later"), (READ,)),
+        (ThinkingDropped("later"), ()),
+    ],
+)
+def test_thinking_is_gone_from_where_an_edit_drops_it_up_to_where_it_keeps_it(dropped, found):
+    later = assistant(think("And now the edit."), id="m10", uuid="later")
+    visible, number = watch(*START, THOUGHT, later, edit("c3", "a3"))
+    visible.hide(["c1"])
+    visible.see(edited(dropped, "e1"))
+    assert visible.missing(number) == found
+
+
+def test_thinking_of_a_view_is_dropped_by_the_edits_in_that_view_alone():
+    gone = edited(ThinkingDropped(""), "e1")
+    visible, number = watch(*START, THOUGHT, edit("c3", "a3"))
+    visible.hide(["c1"])
+    visible.see(gone)
+    # An undo brings the thinking back that was dropped after what it undid.
+    visible.show(View((*START, THOUGHT), cleared={}))
+    assert visible.missing(number) == ()
+    # What was thought after the edit is not dropped by it.
+    visible.show(View((*START, gone, THOUGHT), cleared={}))
+    assert visible.missing(number) == ()
+    visible.show(View((*START, THOUGHT, gone), cleared={}))
+    assert visible.missing(number) == (READ,)
+
+
+def test_thinking_is_visible_and_nothing_is_traced_to_it():
+    own = assistant(think(f"I would write\n{OLD}"), id="m1", uuid="t")
+    visible, number = watch(user("Go.", uuid="u"), own, edit("c3", "a3"))
+    visible.replace([])
+    assert visible.missing(number) == ()
 
 
 @pytest.mark.spec("RP-6")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import assistant, boundary, summary, user
+from builders import assistant, boundary, summary, think, user
+from builders import call as tool_call
 from replay.scripts import HEAD, MODEL, START, session, stamp, steps, text, usage
 
 from everturn.decide.compact.settings import CompactSettings
@@ -419,23 +420,19 @@ def test_who_does_not_know_how_long_a_pause_is_stops_when_it_has_spent_what_writ
 # ── refetches ───────────────────────────────────────────────────────────────────────────────────────
 
 
+FIRST = "def read_everything_at_once(path_of_the_file):\n    return open(path_of_the_file).read()\n"
+
+
+def quoting(model=MODEL):
+    changes = {"file_path": "src/file_1.py", "old_string": FIRST, "new_string": "pass"}
+    edits = tool_call("toolu_edit", "Edit", **changes)
+    return assistant(edits, id="msg_edit", uuid="says-edit", model=model, timestamp=stamp(400))
+
+
 def forgetful():
     """Twelve results, and a reply that quotes the first of them."""
-    first = "def read_everything_at_once(path_of_the_file):\n    return open(path_of_the_file).read()\n"
-    records = steps(first + text(3_000), *[text(50, f"word{at}") for at in range(11)])
-    quoting = assistant(
-        {
-            "type": "tool_use",
-            "id": "toolu_edit",
-            "name": "Edit",
-            "input": {"file_path": "src/file_1.py", "old_string": first, "new_string": "pass"},
-        },
-        id="msg_edit",
-        uuid="says-edit",
-        model=MODEL,
-        timestamp=stamp(400),
-    )
-    return session([*records, user("Now change it.", uuid="again", timestamp=stamp(390)), quoting])
+    records = steps(FIRST + text(3_000), *[text(50, f"word{at}") for at in range(11)])
+    return session([*records, user("Now change it.", uuid="again", timestamp=stamp(390)), quoting()])
 
 
 @pytest.mark.spec("RP-6")
@@ -459,6 +456,35 @@ def test_what_is_used_and_no_longer_visible_is_fetched_again_and_charged_in_full
     fetched = costs.block(block) * RATES.write_5m / Decimal(1_000_000)
     assert run.totals.spent.refetches == fetching.dollars + fetched
     assert run.totals.dollars == sum(call.dollars for call in run.calls)
+
+
+def thoughtful(model, *, asked_again):
+    """The first result is repeated in the thinking after it; later a reply replaces these lines."""
+    records = steps(FIRST + text(3_000), *[text(50, f"word{at}") for at in range(11)], model=model)
+    second = next(at for at, record in enumerate(records) if record.uuid == "says-2")
+    reads = tool_call("toolu_2", "Read", file_path="src/file_2.py")
+    records[second] = assistant(
+        think(FIRST), reads, id="msg_2", uuid="says-2", model=model, timestamp=records[second].timestamp
+    )
+    asked = [user("Now change it.", uuid="again", timestamp=stamp(390))] if asked_again else []
+    return session([*records[:-1], *asked, quoting(model)], model=model)
+
+
+@pytest.mark.spec("RP-6")
+@pytest.mark.parametrize(
+    ("model", "asked_again", "found"),
+    [
+        ("claude-sonnet-4-5", False, []),
+        ("claude-sonnet-4-5", True, ["result-1:0"]),
+        ("claude-opus-4-5", False, []),
+        ("claude-opus-4-5", True, []),
+    ],
+)
+def test_thinking_holds_what_it_repeats_until_the_model_no_longer_sees_it(model, asked_again, found):
+    """In a tool loop every model sees its thinking; in a new turn only some models do."""
+    made = thoughtful(model, asked_again=asked_again)
+    run = simulate(made, parse_policy("masking"), index_uses(made))
+    assert [refetch.block for each in run.calls for refetch in each.refetches] == found
 
 
 @pytest.mark.spec("RP-6")

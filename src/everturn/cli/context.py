@@ -13,7 +13,7 @@ import click
 
 from everturn.cli.configured import configured
 from everturn.cli.output import say_json, write_output
-from everturn.cli.session_names import choose_session, session_argument
+from everturn.cli.session_names import STDIN, choose_session, session_argument
 
 if TYPE_CHECKING:
     from everturn.dashboard.report import ContextReport
@@ -58,13 +58,16 @@ def context(
     from everturn.catalog.names import short_id
     from everturn.dashboard.report import as_json as spelled
     from everturn.dashboard.report import context_report
+    from everturn.replay.sessions import read_agent_files
     from everturn.session.recorded import open_session
 
     file = choose_session(session, is_told=False)
     with _progress(file) as tell:
         opened = open_session(file, agent=agent, window=window, progress=tell, options=options)
+        others = {} if agent or file == STDIN else read_agent_files(Path(file))
         # Whoever named the file needs no other name for it.
-        report = context_report(opened, id="" if file == session else short_id(file))
+        name = "" if file == session else short_id(file)
+        report = context_report(opened, id=name, agent_files=others.values())
     if as_json:
         # As bytes: JSON is UTF-8 in any locale.
         say_json(spelled(report))

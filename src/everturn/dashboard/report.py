@@ -4,6 +4,7 @@ As JSON, this value is the output of `everturn context --json`. Its field names 
 docs/context.md.
 """
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Literal
 
@@ -16,6 +17,7 @@ from everturn.dashboard.figures.calls import (
     cache_use,
     collect_calls,
     cost_of,
+    cost_of_agent_files,
     price_definitions,
 )
 from everturn.dashboard.figures.categories import Category, split_context
@@ -39,7 +41,7 @@ from everturn.decide.economy.decisions import EconomicDecision
 from everturn.decide.economy.head import HeadTool
 from everturn.history.records import Record
 from everturn.history.repair import Repair
-from everturn.history.threads import ThreadIssue
+from everturn.history.threads import Thread, ThreadIssue
 from everturn.measure.calibration import Calibration
 from everturn.measure.meter import ContextSize
 from everturn.measure.thresholds import ContextThresholds, ThresholdLevels
@@ -108,11 +110,17 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.records
 
 
-def context_report(session: RecordedSession, id: str = "") -> ContextReport:
+def context_report(
+    session: RecordedSession, id: str = "", agent_files: Iterable[Iterable[Thread]] = ()
+) -> ContextReport:
+    """`agent_files` are the conversations in each file of a sub-agent (`replay.sessions.read_agent_files`),
+    for the cost."""
     parts = split_context(session)
     head = () if session.thread.agent else session.kept.head
     unused = sum(tool.tokens for tool in head if tool.is_unused)
-    calls = collect_calls(_paid_for(session))
+    paid = _paid_for(session)
+    calls = collect_calls(paid)
+    others = () if session.thread.agent else tuple(map(_all_records, agent_files))
     used, window = session.size.tokens, session.window.tokens
     return ContextReport(
         source=session.source,
@@ -139,7 +147,7 @@ def context_report(session: RecordedSession, id: str = "") -> ContextReport:
         micro_compactions=micro_rows(session.thread),
         sidechains=sidechain_rows(session),
         cache=cache_use(calls),
-        cost=cost_of(calls),
+        cost=msgspec.structs.replace(cost_of(calls), agent_files=cost_of_agent_files(paid, others)),
         oddities=_oddities(session),
         decisions=() if session.thread.agent else session.kept.decisions,
         head=head,
@@ -164,8 +172,11 @@ def context_level(levels: ThresholdLevels) -> ContextLevel:
 def _paid_for(session: RecordedSession) -> tuple[Record, ...]:
     """All calls of the file, including those of sub-agents and abandoned branches; or those of one agent."""
     if session.thread.agent:
-        return (*session.thread.records, *session.thread.abandoned)
-    threads = (session.threads.main, *session.threads.sidechains)
+        return _all_records((session.thread,))
+    return _all_records((session.threads.main, *session.threads.sidechains))
+
+
+def _all_records(threads: Iterable[Thread]) -> tuple[Record, ...]:
     return tuple(record for thread in threads for record in (*thread.records, *thread.abandoned))
 
 

@@ -178,9 +178,25 @@ def _cache_and_cost(report: ContextReport, screen: Screen) -> TableSection:
     hits = "" if cache.hit_rate is None else f", {cache.hit_rate:.1%} of the input read from cache"
     title = f"{counted(cache.calls, 'call')} in this file{hits}"
     if not cost.lines:
-        return TableSection(title, _unpriced(report, screen), has_head=False)
+        return TableSection(title, _below_cost(report, screen), has_head=False)
     total = ("all", "", format_dollars(cost.dollars))
-    return TableSection(title, [*screen.table(columns, [*rows, total]), *_unpriced(report, screen)])
+    return TableSection(title, [*screen.table(columns, [*rows, total]), *_below_cost(report, screen)])
+
+
+def _below_cost(report: ContextReport, screen: Screen) -> list[str]:
+    return [*_unpriced(report, screen), *_in_agent_files(report, screen)]
+
+
+def _in_agent_files(report: ContextReport, screen: Screen) -> list[str]:
+    """The difference to the figure of `audit`."""
+    other = report.cost.agent_files
+    if other is None:
+        return []
+    total = format_dollars(report.cost.dollars + other.dollars)
+    return screen.wrapped(
+        f"Not in this file: {counted(other.calls, 'call')} of sub-agents, {format_dollars(other.dollars)}, "
+        f"in {counted(other.files, 'file')} of their own. With them it is {total}, as in audit."
+    )
 
 
 def _unpriced(report: ContextReport, screen: Screen) -> list[str]:

@@ -138,7 +138,7 @@ def _conversations_in(
         format = reader.format
         for conversation in reader.conversations(source):
             count += 1
-            agents = _agents_of(file, data, conversation, taken) if reader is CLAUDE_CODE else ()
+            agents = _agents_of(file, data, _own_name(conversation), taken) if reader is CLAUDE_CODE else ()
             yield _session(file, format, conversation, data, agents)
     except Exception as problem:
         # Files come from anywhere. An unexpected error in one must not stop the others (RP-1).
@@ -179,27 +179,52 @@ def _session(
     )
 
 
+def read_agent_files(file: Path) -> dict[Path, tuple[Thread, ...]]:
+    """The conversations of the sub-agents that a session file has started and that have files of their own.
+    What cannot be read is left out."""
+    if not _agent_files_near(file):
+        return {}
+    found: dict[Path, tuple[Thread, ...]] = {}
+    try:
+        for agent in _agents_of(file, read_file(file, max_bytes=MAX_SESSION_BYTES)):
+            held = SourceFile(read_file(agent, max_bytes=MAX_SESSION_BYTES))
+            found[agent] = tuple(
+                thread for each in CLAUDE_CODE.conversations(held) for thread in each.threads
+            )
+    except (OSError, ValueError):
+        return found
+    return found
+
+
+def _own_name(conversation: RecordedConversation) -> set[str] | None:
+    """One of several sessions in a file starts the sub-agents that name it. None if it is the only one."""
+    if not conversation.key:
+        return None
+    records = (record for thread in conversation.threads for record in (*thread.records, *thread.abandoned))
+    return {record.session for record in records}
+
+
 def _agents_of(
-    file: Path, data: bytes, conversation: RecordedConversation, taken: set[Path] | None
+    file: Path, data: bytes, named: set[str] | None = None, taken: set[Path] | None = None
 ) -> tuple[Path, ...]:
     """The files of sub-agents that this session started and that no other session has taken."""
     if _parent(file) is not None:
         return ()
-    beside = sorted(file.parent.glob(_AGENT_FILES))
-    below = sorted((file.parent / file.stem / "subagents").glob(_AGENT_FILES))
-    # One of several sessions in a file starts the sub-agents that name it.
-    records = (record for thread in conversation.threads for record in (*thread.records, *thread.abandoned))
-    named = {record.session for record in records} if conversation.key else set[str]()
     found: list[Path] = []
-    for each in (*beside, *below):
+    for each in _agent_files_near(file):
         parent = _parent(each) if each != file and each not in (taken or ()) else None
         if parent is None:
             continue
-        if parent.session in named or (not conversation.key and parent.session.encode() in data):
+        if parent.session.encode() in data if named is None else parent.session in named:
             found.append(each)
     if taken is not None:
         taken.update(found)
     return tuple(found)
+
+
+def _agent_files_near(file: Path) -> list[Path]:
+    beside = sorted(file.parent.glob(_AGENT_FILES))
+    return [*beside, *sorted((file.parent / file.stem / "subagents").glob(_AGENT_FILES))]
 
 
 def _parent(file: Path) -> Parent | None:

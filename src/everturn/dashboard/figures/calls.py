@@ -48,12 +48,22 @@ class CostLine(msgspec.Struct, frozen=True):
     dollars: Decimal
 
 
+class AgentFilesCost(msgspec.Struct, frozen=True):
+    """What the sub-agents of a session cost whose calls are in files of their own."""
+
+    files: int
+    calls: int
+    dollars: Decimal
+
+
 class Cost(msgspec.Struct, frozen=True):
-    """At list price. `unpriced` counts the calls to models without a known price."""
+    """At list price. `unpriced` counts the calls to models without a known price. `agent_files` is not part
+    of the sum; None if no such files were found or asked for."""
 
     dollars: Decimal
     lines: tuple[CostLine, ...]
     unpriced: Mapping[str, int]
+    agent_files: AgentFilesCost | None = None
 
 
 class _Message(msgspec.Struct):
@@ -116,6 +126,16 @@ def price_definitions(tokens: int, calls: Iterable[ReportedCall]) -> Decimal | N
     """What it has cost at least to read so many tokens with each of these calls; None without a price."""
     found = ((find_model(call.model.replace(LONG_SUFFIX, "")), call) for call in calls)
     return price_reads(tokens, ((model, _priced_on(call, model)) for model, call in found if model))
+
+
+def cost_of_agent_files(here: Sequence[Record], files: Sequence[Sequence[Record]]) -> AgentFilesCost | None:
+    """What the files of sub-agents add to the calls of a session. What both have is counted once."""
+    if not files:
+        return None
+    own = collect_calls(here)
+    both = collect_calls([*here, *(record for records in files for record in records)])
+    dollars = cost_of(both).dollars - cost_of(own).dollars
+    return AgentFilesCost(len(files), len(both) - len(own), dollars)
 
 
 def _sum_of(kind: str, lines: Sequence[PriceLine]) -> CostLine:

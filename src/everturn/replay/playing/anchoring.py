@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from everturn.engine import Turn
-from everturn.history.blocks import Block, text_block
+from everturn.history.blocks import Block
 from everturn.history.edits import Cleared, Edit, ThinkingDropped
 from everturn.history.messages import Message
 from everturn.history.records import Record, make_edit_record
@@ -30,12 +30,11 @@ from everturn.measure.prediction import Prediction
 from everturn.replay.playing.cache_billing import CacheEvent, price_call
 from everturn.replay.playing.counting import (
     PreambleSizes,
-    ScaledCosts,
-    count_opening,
-    find_preamble_reads,
     sent_blocks,
 )
+from everturn.replay.playing.opening import FACTOR, SLACK_ABOVE, SLACK_BELOW, is_size_of, split_past
 from everturn.replay.playing.player import Player
+from everturn.replay.playing.removals import find_removable
 from everturn.replay.playing.steps import (
     ReplayStep,
     ReplayThread,
@@ -45,20 +44,9 @@ from everturn.replay.playing.steps import (
     make_shorter_past,
 )
 
-# The new blocks of a call are scaled if the context grew by at most four times their estimate, with some
-# tokens of slack for small ones.
-_FACTOR: Final = 4
-_SLACK_ABOVE: Final = 500
-_SLACK_BELOW: Final = 200
 # The tokens of two models for the same text differ by less than this factor from what the table says, and the
 # preambles that an agent gives to two models by less than this factor from each other.
 _LIKELY: Final = 1.5
-# System prompt and tools of a file that begins in the middle and never shows them: the median of the main
-# sessions whose beginning is recorded.
-_USUAL_PREAMBLE: Final = 27_000
-# If a later context is smaller than this share of what the first one had besides its messages, that was not
-# only system prompt, tools and memory files.
-_LEAST_OPENING: Final = 0.75
 # A read that differs from the prediction by more than this share of the context is an event of the provider's
 # cache: an entry was lost early, or one was found that the file does not explain.
 _EVENT_SHARE: Final = 0.003
@@ -87,72 +75,6 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def begins_in_middle(self) -> bool:
         return bool(self.past)
-
-
-def begins_in_middle(thread: ReplayThread) -> bool:
-    """Whether the first record continues something that is not in the file."""
-    first = next((record for step in thread.calls for record in (*step.before, *step.reply)), None)
-    return first is not None and bool(first.parent) and not first.sidechain
-
-
-def _falls_below(thread: ReplayThread, opening: int) -> bool:
-    """Whether a later context is much smaller than what the first one had besides its messages. System prompt
-    and tools hardly shrink, so there was history that the file does not have.
-    """
-    first = thread.calls[0].model
-    contexts = (step.context for step in thread.calls if step.context and step.model == first)
-    return min(contexts, default=opening) < opening * _LEAST_OPENING
-
-
-def measure_opening(
-    thread: ReplayThread, costs: ScaledCosts, recorded: str, *, knows_cache: bool
-) -> tuple[PreambleSizes, tuple[int, ...]]:
-    """The sizes of the preamble, and of the parts of the past if the file begins in the middle of a session.
-
-    `knows_cache` is whether the reported cache reads are those of the cache that is simulated: another
-    provider's cache works differently and tells nothing about it.
-    """
-    first = thread.calls[0]
-    if recorded:
-        return PreambleSizes((costs.block(text_block(recorded)),), text=recorded), ()
-    rest = _count_opening(thread, costs) if knows_cache else count_opening(first, costs)
-    if not begins_in_middle(thread) and not (knows_cache and _falls_below(thread, rest)):
-        levels = find_preamble_reads(thread.calls, rest, counts_first=True) if knows_cache else ()
-        return _preamble(levels or ((rest,) if rest else ()), rest), ()
-    levels = find_preamble_reads(thread.calls, rest, counts_first=False)
-    # No entry ends inside the preamble, so it is not larger than the least that was ever read.
-    reads = (step.usage.cache_read_input_tokens for step in thread.calls)
-    least = min((each for each in reads if each and knows_cache), default=rest)
-    levels = levels or (min(rest, least, _USUAL_PREAMBLE),)
-    read = first.usage.cache_read_input_tokens if knows_cache else 0
-    has_all = read > levels[-1] and _is_size_of(first.context - read, costs.all(sent_blocks(first.before)))
-    # If what was not read is as large as what is new, the cache had all of the history before the file.
-    tokens = (read if has_all else rest) - levels[-1]
-    return _preamble(levels, levels[-1]), _split_past(tokens, read - levels[-1])
-
-
-def _count_opening(thread: ReplayThread, costs: ScaledCosts) -> int:
-    """What the first call that reports something had besides the messages up to it."""
-    at = next((at for at, step in enumerate(thread.calls) if step.context), 0)
-    said = (record for step in thread.calls[:at] for record in (*step.before, *step.reply))
-    more = costs.all(sent_blocks(said)) + 2 * at * costs.turn
-    return max(0, count_opening(thread.calls[at], costs) - more)
-
-
-def _split_past(tokens: int, cached: int) -> tuple[int, ...]:
-    """The past in two parts if the cache was read up to a position within it."""
-    if 0 < cached < tokens:
-        return cached, tokens - cached
-    return (tokens,) if tokens > 0 else ()
-
-
-def _is_size_of(tokens: int, estimate: int) -> bool:
-    return estimate / _FACTOR - _SLACK_BELOW <= tokens <= estimate * _FACTOR + _SLACK_ABOVE
-
-
-def _preamble(levels: Sequence[int], total: int) -> PreambleSizes:
-    parts = tuple(end - start for start, end in zip((0, *levels), levels, strict=False))
-    return PreambleSizes(parts, opening=total - (levels[-1] if levels else 0))
 
 
 class Anchoring:
@@ -197,7 +119,7 @@ class Anchoring:
         growth = step.context - (turn.prediction.total - estimate)
         if growth < len(blocks):
             turn = self._remove(player, step, turn) if self._knows_cache else turn
-        elif growth <= _FACTOR * estimate + _SLACK_ABOVE:
+        elif growth <= FACTOR * estimate + SLACK_ABOVE:
             estimate = growth
         self._set_sizes(player, blocks, estimate)
         return self._fill(player, step, player.plan(step.at))
@@ -256,7 +178,7 @@ class Anchoring:
         added = [(sizes, beyond + shown - sizes.tokens) for sizes in (own, last) for shown in (0, thoughts)]
         best, room = min(added, key=lambda each: abs(each[1] - new))
         tokens = best.tokens + room - new
-        if _is_size_of(room, new):
+        if is_size_of(room, new):
             self._set_preamble(player, step, best)
         elif not best.text and best.tokens / _LIKELY < tokens < best.tokens * _LIKELY:
             self._set_preamble(player, step, best.resized(tokens, step.usage.cache_read_input_tokens))
@@ -320,13 +242,14 @@ class Anchoring:
         self, player: Player, step: ReplayStep, turn: Turn, since: int
     ) -> Iterator[tuple[Record, ...]]:
         why = "the reported context shrank"
-        if (dropped := _old_thinking_behind(player, turn, since)) is not None:
-            first, until = dropped
+        # Found before the first removal: each one changes the plan, and with it every position behind it.
+        found = find_removable(player, turn, since)
+        if found.thinking is not None:
+            first, until = found.thinking
             yield (_edit_record(player, step, ThinkingDropped(first, why, until)),)
         if shorter := self._shorten_past(player, step, since):
             yield shorter
-        # The results of the last reply are what the call answers.
-        for call in _results_behind(player, turn, since):
+        for call in found.results:
             yield (_edit_record(player, step, Cleared((call,), why)),)
 
     def _shorten_past(self, player: Player, step: ReplayStep, since: int) -> tuple[Record, ...]:
@@ -337,10 +260,10 @@ class Anchoring:
         start, tokens = player.preamble_sizes.tokens, self._past - excess
         shown = player.conversation.log.view.records
         past = next((at for at, record in enumerate(shown) if is_past(record) and record.blocks), None)
-        if past is None or since >= start + self._past or tokens <= 0 or excess <= _SLACK_BELOW:
+        if past is None or since >= start + self._past or tokens <= 0 or excess <= SLACK_BELOW:
             return ()
         records, blocks = make_shorter_past(
-            player.thread.name, _split_past(tokens, since - start), step.number, shown[past + 1 :]
+            player.thread.name, split_past(tokens, since - start), step.number, shown[past + 1 :]
         )
         known = self.sizes.setdefault(player.recorded_model, {})
         for block, size in blocks.items():
@@ -380,54 +303,6 @@ def _share(blocks: Sequence[Block], estimates: Sequence[int], total: int) -> Ite
         tokens = max(1, round(total * done / whole) - given)
         given += tokens
         yield block, tokens
-
-
-def _old_thinking_behind(player: Player, turn: Turn, since: int) -> tuple[str, str] | None:
-    """The records of the first thinking behind a position, and of the first that must stay: that of the
-    current tool loop. "" if the request is not within a loop; None if there is nothing to drop.
-    """
-    behind = {block.raw for block, start in _placed(player, turn) if block.is_thinking and start >= since}
-    kept = {block.raw for block in _thinking_of_loop(turn.captured.messages)}
-    thoughts = [
-        (record.uuid, {block.raw for block in record.blocks if block.is_thinking})
-        for record in player.conversation.log.view.records
-    ]
-    first = next((uuid for uuid, raws in thoughts if raws & behind), "")
-    until = next((uuid for uuid, raws in thoughts if raws & kept), "")
-    return (first, until) if first and first != until else None
-
-
-def _thinking_of_loop(messages: Sequence[Message]) -> list[Block]:
-    """The thinking since the last message without tool results: the API demands it in the mode `enabled`."""
-    found: list[Block] = []
-    for message in reversed(messages):
-        if message.role == "user" and not any(block.is_result for block in message.blocks):
-            break
-        found += [block for block in message.blocks if block.is_thinking]
-    return found
-
-
-def _results_behind(player: Player, turn: Turn, since: int) -> list[str]:
-    hidden = player.conversation.log.view.cleared
-    last = turn.captured.messages[-1].blocks if turn.captured.messages else ()
-    new = {block.call for block in last if block.is_result}
-    return [
-        block.call
-        for block, start in _placed(player, turn)
-        if block.is_result and start >= since and block.call not in new and block.call not in hidden
-    ]
-
-
-def _placed(player: Player, turn: Turn) -> Iterator[tuple[Block, int]]:
-    """The blocks of the messages with their first position in tokens."""
-    prompt = player.forecast.prompt
-    blocks = [block for message in turn.captured.messages for block in message.blocks]
-    if prompt is None:
-        return
-    ends = prompt.ends[:]
-    first = len(ends) - len(blocks)
-    for at, block in enumerate(blocks, start=first):
-        yield block, ends[at - 1] if at else 0
 
 
 def with_anchors(thread: ReplayThread, anchors: Anchors, *, as_recorded: bool) -> ReplayThread:

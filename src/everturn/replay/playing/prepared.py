@@ -8,8 +8,9 @@ from everturn.history.records import reported_usage
 from everturn.measure.model import Model
 from everturn.measure.model_table import model_or_default
 from everturn.measure.prefix_cache import PrefixCache, Ttl
-from everturn.replay.playing.anchoring import Anchoring, Anchors, measure_opening, with_anchors
+from everturn.replay.playing.anchoring import Anchoring, Anchors, with_anchors
 from everturn.replay.playing.counting import CountRatio, PreambleSizes, ScaledCosts, fit_ratio
+from everturn.replay.playing.opening import measure_opening
 from everturn.replay.playing.player import EditAdvisor, Player
 from everturn.replay.playing.refetch_tracker import make_tracker
 from everturn.replay.playing.steps import ReplayThread, build_replay_thread, make_past, models_of

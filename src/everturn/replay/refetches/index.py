@@ -26,6 +26,7 @@ from everturn.replay.refetches.outputs import (
     find_needs,
     read_files,
     shown_blocks,
+    thinking_text,
 )
 from everturn.replay.refetches.strings import NEVER_OWN, NeededString, StringMatcher, UseKind, occurs_in
 
@@ -33,6 +34,7 @@ from everturn.replay.refetches.strings import NEVER_OWN, NeededString, StringMat
 # one block.
 MAX_HOLDERS: Final = 3
 _LINES: Final[tuple[UseKind, ...]] = ("quoted", "copied")
+_WHOLE_LINES: Final[tuple[UseKind, ...]] = ("old_text", *_LINES)
 
 CountBlock = Callable[[Block], int]
 
@@ -62,7 +64,7 @@ class HeldBlock(msgspec.Struct, frozen=True, gc=False):
 
     `answers` is the call that a tool result answers; empty for other blocks. `file` is the file that a call
     or its result is about. The assistant's own prose makes a string visible, but nobody fetches it again;
-    `is_own` is its prose and its calls.
+    `is_own` is its prose and its calls. Thinking makes a string visible as long as it is sent.
     """
 
     name: str
@@ -72,6 +74,7 @@ class HeldBlock(msgspec.Struct, frozen=True, gc=False):
     file: str = ""
     is_prose: bool = False
     is_own: bool = False
+    is_thinking: bool = False
 
     @property
     def record(self) -> str:
@@ -83,7 +86,7 @@ class ThreadUses(msgspec.Struct, frozen=True):
 
     agent: str
     strings: tuple[NeededString, ...]
-    # For each string, the blocks that contain it, oldest first.
+    # For each string, the blocks that contain it, oldest first. Nothing is traced to thinking.
     holders: tuple[tuple[int, ...], ...]
     blocks: tuple[HeldBlock, ...]
     calls: tuple[CallUses, ...]
@@ -196,7 +199,7 @@ class _Indexing:
         for at, block in enumerate(blocks):
             self._members.setdefault(record.uuid, []).append(len(self._blocks))
             self._blocks.append((f"{record.uuid}:{at}", block))
-            self._texts.append(block_text(block))
+            self._texts.append(thinking_text(block) if block.is_thinking else block_text(block))
             self._is_own.append(record.kind == "assistant")
             self._is_prose.append(record.kind == "assistant" and not block.is_call)
             self._files.append(self._file(block))
@@ -237,8 +240,9 @@ class _Indexing:
         held = [sieve.held(text) for text in self._texts]
         holders: dict[NeededString, list[int]] = {}
         for at, found in enumerate(held):
-            for need in found:
-                holders.setdefault(need, []).append(at)
+            if not self._blocks[at][1].is_thinking:
+                for need in found:
+                    holders.setdefault(need, []).append(at)
         used = [
             [need for need in heard.needs if self._is_use(need, holders, number, heard.start)]
             for number, heard in enumerate(self._calls, start=1)
@@ -246,6 +250,7 @@ class _Indexing:
         numbers = {
             need: at for at, need in enumerate(dict.fromkeys(need for needs in used for need in needs))
         }
+        self._add_thought_lines(held, numbers)
         return ThreadUses(
             agent=self._agent,
             strings=tuple(numbers),
@@ -266,15 +271,32 @@ class _Indexing:
             always=self._always,
         )
 
+    def _add_thought_lines(self, held: Sequence[set[NeededString]], used: Iterable[NeededString]) -> None:
+        """Thinking quotes lines in the middle of its own."""
+        thoughts = [at for at, (_, block) in enumerate(self._blocks) if block.is_thinking]
+        everything = "\n".join(self._texts[at] for at in thoughts)
+        quoted = [need for need in used if need[0] in _WHOLE_LINES and need[1] in everything]
+        for at in thoughts:
+            held[at].update(need for need in quoted if need[1] in self._texts[at])
+
     def _held_block(
         self, at: int, found: set[NeededString], numbers: dict[NeededString, int], count: CountBlock
     ) -> HeldBlock:
         name, block = self._blocks[at]
         holds = tuple(sorted(numbers[need] for need in found if need in numbers))
         # Only blocks that contain a needed string can be missing, and counting tokens is expensive.
-        tokens = count(block) if holds else 0
+        tokens = count(block) if holds and not block.is_thinking else 0
         answers = block.call if block.is_result else ""
-        return HeldBlock(name, tokens, holds, answers, self._files[at], self._is_prose[at], self._is_own[at])
+        return HeldBlock(
+            name,
+            tokens,
+            holds,
+            answers,
+            self._files[at],
+            self._is_prose[at],
+            self._is_own[at],
+            block.is_thinking,
+        )
 
     def _is_use(
         self, need: NeededString, holders: dict[NeededString, list[int]], number: int, start: int

@@ -1,7 +1,7 @@
 """Draws refetches of recorded sessions for judging by hand, and prints them as Markdown (RP-14).
 
-    python -m everturn.replay.refetches.sample FOLDER [--seed N] [--count N] [--verdicts FILE] ...
-        [--without FILE] ...
+    python -m everturn.replay.refetches.sample FOLDER [--seed N] [--count N] [--policy NAME,...]
+        [--verdicts FILE] ... [--without FILE] ...
 
 The draw depends on the seed alone: the same number for each policy and tier, at most six of a session. A
 file of verdicts has one line for each item, separated by tabs: its key, `real`, `false` or `unclear`, and the
@@ -203,13 +203,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--seed", type=int, default=14)
     parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--policy", default=",".join(POLICIES))
     for name in ("--verdicts", "--without"):
         parser.add_argument(name, type=Path, action="append", default=[])
     given = parser.parse_args(arguments)
     verdicts = _read_verdict_files(given.verdicts)
     known = _read_verdict_files(given.without)
     sessions = (each for each in read_sessions(given.folders) if isinstance(each, ReplaySession))
-    found = [each for each in collect(sessions) if each.key not in known]
+    found = [each for each in collect(sessions, given.policy.split(",")) if each.key not in known]
     print(report(draw(found, seed=given.seed, count=given.count), verdicts))
     return 0
 

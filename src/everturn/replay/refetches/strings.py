@@ -34,6 +34,8 @@ MAX_IDENTIFIER_CHARS: Final = 80
 
 # What tools put before a line of a file: its number ("   12→", "12<tab>"), or file and number ("a.py:12:").
 _NUMBER: Final = re.compile(r"^(?:[ \t]*\d{1,7}(?:→|\t)|[^\s:]{1,200}:\d{1,7}[:-])", re.MULTILINE)
+# A line that a search shows behind the name of its file, without a number.
+_FOUND_LINE: Final = re.compile(r"^([^\s:]{1,200}+):(?!\d)(.+)", re.MULTILINE)
 _WORD: Final = re.compile(rf"[A-Za-z0-9_]{{{MIN_IDENTIFIER_CHARS},}}")
 # Only whole words are tried, each once, and no parts of a pattern ("*_test.go"). A word without a slash or
 # dot is given up after a hundred characters.
@@ -86,6 +88,12 @@ def plain_lines(text: str) -> Iterator[str]:
 def lines(text: str) -> Iterator[str]:
     """The lines that are long enough to be traced."""
     return (line for line in plain_lines(text) if count_visible_chars(line) >= MIN_LINE_CHARS)
+
+
+def found_lines(text: str) -> Iterator[str]:
+    """Lines in comparable form that a search shows as `a.py:line`, without the name of the file."""
+    found = _FOUND_LINE.finditer(text)
+    return (each[2].strip()[:MAX_LINE_CHARS] for each in found if is_file_name(each[1]))
 
 
 def is_import(line: str) -> bool:
@@ -183,7 +191,7 @@ class StringMatcher:
         found: set[NeededString] = set()
         words = {word.casefold() for word in _WORD.findall(text)}
         for table, held in (
-            (self._lines, self._lines.keys() & set(plain_lines(text))),
+            (self._lines, self._lines.keys() & {*plain_lines(text), *found_lines(text)}),
             (self._names, self._names.keys() & words),
             (self._paths, self._paths.keys() & set(self._all_ends(text))),
             (self._parts, [part for part in self._parts if part in text]),

@@ -7,16 +7,24 @@ costs the uses of the call; showing and hiding cost the strings of the block.
 What a use is was decided in `index.py`, for all policies alike. What a refetch costs is not decided here.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-from everturn.history.edits import CacheDeleted, CacheDeletionsEnded, Cleared, Edit, Offloaded
+from everturn.history.edits import (
+    CacheDeleted,
+    CacheDeletionsEnded,
+    Cleared,
+    Edit,
+    Offloaded,
+    ThinkingDropped,
+)
 from everturn.history.log import View
 from everturn.history.records import Record
 from everturn.replay.refetches.cover import FetchedBlock, Tier, cover_missing
-from everturn.replay.refetches.index import SessionUses
+from everturn.replay.refetches.index import SessionUses, ThreadUses
 from everturn.replay.refetches.outputs import block_text, shown_blocks
 from everturn.replay.refetches.strings import UseKind, occurs_in
 
@@ -53,6 +61,39 @@ class _Text:
         self.holds: dict[int, bool] = {}
 
 
+class _ThinkingInView:
+    """Which thinking of the view is no longer sent. The rest is visible: that of the current tool loop, and
+    earlier one for models that keep it.
+    """
+
+    def __init__(self, uses: ThreadUses) -> None:
+        self._uses = uses
+        self._places: dict[str, int] = {}
+        # Place of the record and number of the block, oldest first.
+        self._sent: list[tuple[int, int]] = []
+        self.dropped: set[int] = set()
+
+    def add(self, record: Record) -> tuple[int, ...]:
+        """The blocks that this record drops."""
+        if record.uuid in self._places:
+            return ()
+        place = self._places[record.uuid] = len(self._places)
+        blocks = self._uses.members.get(record.uuid, ())
+        self._sent += [(place, at) for at in blocks if self._uses.blocks[at].is_thinking]
+        if not isinstance(record.edit, ThinkingDropped):
+            return ()
+        first = self._index(record.edit.since)
+        end = self._index(record.edit.until) if record.edit.until else len(self._sent)
+        gone = tuple(at for _, at in self._sent[first:end])
+        del self._sent[first:end]
+        self.dropped.update(gone)
+        return gone
+
+    def _index(self, uuid: str) -> int:
+        """A record that is not in view lies before all that are, as in `view/flatten.py`."""
+        return bisect_left(self._sent, (self._places.get(uuid, 0), 0))
+
+
 class Visibility:
     """What one policy shows of one conversation. Records are shown in order, each before the calls that
     follow it. Ask for the refetches of a call before its own records are shown.
@@ -67,6 +108,7 @@ class Visibility:
         # Hidden by name (of a record or a call), in any view. Cache deletions can end; the others cannot.
         self._hidden: set[str] = set()
         self._deleted: set[str] = set()
+        self._thinking = _ThinkingInView(self._uses)
         self._results = {block.answers: at for at, block in enumerate(self._uses.blocks) if block.answers}
         # Blocks that were fetched again, and the name that hides each.
         self._fetched: dict[int, _Fetched] = {}
@@ -80,6 +122,7 @@ class Visibility:
 
         Edits of single results are applied. After a compaction, a trim or an undo, call `show` with the view.
         """
+        self._settle(self._thinking.add(record))
         self._follow(record.edit)
         if (members := self._uses.members.get(record.uuid)) is not None:
             self._in_view.update(members)
@@ -97,6 +140,7 @@ class Visibility:
         """The view was replaced: exactly its records are visible now."""
         known = {name for text in self._texts for name in text.names}
         self.replace(name for record in view.records for name in _names(record))
+        self._show_thinking(view.records)
         for record in view.records:
             if record.uuid not in self._uses.members and record.uuid not in known:
                 self.see(record)
@@ -104,6 +148,13 @@ class Visibility:
         self.hide(view.cleared)
         for edit in view.offloaded.values():
             self._offload(edit)
+
+    def _show_thinking(self, records: Iterable[Record]) -> None:
+        """Only edits that are in the view drop thinking of it."""
+        before, self._thinking = self._thinking.dropped, _ThinkingInView(self._uses)
+        for record in records:
+            self._thinking.add(record)
+        self._settle(before | self._thinking.dropped)
 
     def replace(self, visible: Iterable[str]) -> None:
         """Only these records, and the results of these calls, are visible. What was hidden stays hidden."""
@@ -215,7 +266,8 @@ class Visibility:
     def _is_hidden(self, at: int) -> bool:
         block = self._uses.blocks[at]
         by_call = block.answers in self._hidden or block.answers in self._deleted
-        return (bool(block.answers) and by_call) or block.record in self._hidden
+        is_gone = block.record in self._hidden or at in self._thinking.dropped
+        return is_gone or (bool(block.answers) and by_call)
 
     def _forget_fetched(self, blocks: Iterable[int]) -> None:
         for at in tuple(blocks):
