@@ -99,6 +99,7 @@ class Watch:
         self._records = 0
         self._recorded: set[Fields] = set()
         self._raws: set[bytes] = set()
+        self._blocks: dict[bytes, Block] = {}
         self._cleared: dict[str, Fields] = {}
         self.moved: list[str] = []
         self.wrong: list[str] = []
@@ -109,13 +110,25 @@ class Watch:
         now = pieces(body, self._before)
         self._check_extension(now)
         self._check_blocks(now)
-        self.wrong += [f"request {self._number}: {what}" for what in find_message_problems(_messages(body))]
+        self.wrong += [
+            f"request {self._number}: {what}" for what in find_message_problems(self._messages(body))
+        ]
         self._before, self._records = now, len(self._live.conversation.log.records)
         try:
             return self._send(body, betas)
         except Exception as error:
             self._note_refusal(error)
             raise
+
+    def _messages(self, body: bytes) -> list[Message]:
+        sent = _read_body(body).messages
+        return [Message(each.role, tuple(map(self._block, map(bytes, each.content)))) for each in sent]
+
+    def _block(self, raw: bytes) -> Block:
+        """Most blocks of a request were in the one before it."""
+        if (block := self._blocks.get(raw)) is None:
+            block = self._blocks[raw] = block_from_json(raw)
+        return block
 
     def _check_extension(self, now: Sequence[Piece]) -> None:
         if (found := divergence(self._before, now)) is None:
@@ -137,7 +150,7 @@ class Watch:
         for at, piece in enumerate(now):
             if piece.section != "messages" or piece.raw in self._raws:
                 continue
-            block = block_from_json(piece.raw)
+            block = self._block(piece.raw)
             if block.is_result and block.call in log.view.cleared:
                 self._check_cleared(block.call, piece.fields)
             elif not (
@@ -194,11 +207,6 @@ class Watch:
         # A prompt that is too long is a matter of size, not of form.
         if status == 400 and parse_overflow(str(error)) is None:
             self.wrong.append(f"request {self._number} was refused: {error}")
-
-
-def _messages(body: bytes) -> list[Message]:
-    sent = _read_body(body).messages
-    return [Message(each.role, tuple(block_from_json(bytes(raw)) for raw in each.content)) for each in sent]
 
 
 def _is_ours(block: Block, offloaded: Any) -> bool:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_command
 from click.testing import CliRunner
 
 from everturn.chat.model_connection import TWIN_CHOSEN, TWIN_WITHOUT_KEY
@@ -36,14 +37,14 @@ class Shell:
         }
 
     def run(self, *options: str, typed: bytes = b"", **more: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [sys.executable, "-m", "everturn", "chat", *options],
-            input=typed,
-            capture_output=True,
-            cwd=self.project,
-            env=self.environment | more,
-            timeout=30,
-        )
+        environment = self.environment | more
+        if "LC_ALL" in more:
+            # Python looks at the locale when it starts.
+            command = [sys.executable, "-m", "everturn", "chat", *options]
+            return subprocess.run(
+                command, input=typed, capture_output=True, cwd=self.project, env=environment, timeout=30
+            )
+        return warm_command.run("chat", *options, cwd=self.project, env=environment, given=typed)
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ from reliability.score import tally
 from reliability.trials import Trial
 
 FIRST = 20_261_115
-# Shares, so that workers have something to do each; together 4,000 conversations.
-SHARES = 8
-EACH = 500
+# Shares, so that workers have something to do each; together 1,000 conversations; `make soak` has
+# as many as you want.
+SHARES = 4
+EACH = 250
 # What must have happened in every share, or it proves little.
 HAPPENED = (
     "ask", "answer", "odd", "compact", "undo", "resume", "crash", "rewind", "pause",

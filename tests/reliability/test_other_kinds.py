@@ -24,15 +24,15 @@ def test_whatever_opens_a_damaged_transcript_says_what_it_lost(share, settle):
 @pytest.mark.spec("TR-3")
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_clock_that_jumps_both_ways_loses_nothing(share, settle):
-    first = FIRST + share * 200
-    done = tally(KINDS["clocks"], range(first, first + 200))
+    first = FIRST + share * 80
+    done = tally(KINDS["clocks"], range(first, first + 80))
     settle(done.row, first)
-    assert done.counts["faults"] > 200
+    assert done.counts["faults"] > 80
 
 
 @pytest.mark.spec("TR-6", "TR-9")
 def test_sessions_of_earlier_versions_are_as_they_were_left_and_can_be_continued(settle):
-    done = tally(KINDS["upgrade"], range(FIRST, FIRST + 200))
+    done = tally(KINDS["upgrade"], range(FIRST, FIRST + 100))
     settle(done.row, FIRST)
     assert min(done.counts[what] for what in (*(name for _, name in sessions()), "middleware")) > 0
 

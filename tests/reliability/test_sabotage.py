@@ -39,8 +39,8 @@ from everturn.wire import claude_code_reader, line_sums, sse
 FIRST = 20_261_115
 # The most trials that a bug may take; `make test` runs at least as many of each kind.
 SHARE = {
-    "conversations": 4_000, "steps": 200, "kills": 500, "disk-failures": 200, "power-cuts": 1_000,
-    "index-kills": 60, "damage": 1_000, "clocks": 400, "upgrade": 200, "two-writers": 100, "callers": 8,
+    "conversations": 1_000, "steps": 80, "kills": 200, "disk-failures": 100, "power-cuts": 1_000,
+    "index-kills": 30, "damage": 1_000, "clocks": 160, "upgrade": 100, "two-writers": 100, "callers": 8,
 }  # fmt: skip
 
 Patch = pytest.MonkeyPatch

@@ -20,7 +20,7 @@ from everturn.twin.upstream import make_twin_send
 
 CANARY = "CANARY-FROM-OUTSIDE"
 PATHS = 1_000
-SWAPS = 5_000
+SWAPS = 2_000
 MANY_SWAPS = 100_000
 
 Reader = Callable[[str], str]

@@ -2,15 +2,14 @@
 
 import json
 import os
-import resource
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import warm_command
 from small_session import reading
 
 from everturn.adapters.claude_code.settings.uninstall import apply_removal, plan_removal
@@ -37,16 +36,7 @@ def everturn(
 ) -> "subprocess.CompletedProcess[bytes]":
     """A command as a user starts it, with little memory and little time."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "COLUMNS": "100"}
-    return subprocess.run(
-        [sys.executable, "-m", "everturn", *arguments],
-        cwd=cwd,
-        env=environment,
-        input=given,
-        capture_output=True,
-        timeout=60,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
-    )
+    return warm_command.run(*arguments, cwd=cwd, env=environment, given=given, memory=MEMORY)
 
 
 SHAPES = ("a pipe", "a device", "a huge file")

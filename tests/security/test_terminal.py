@@ -1,11 +1,10 @@
 """No name or value steers the terminal of whoever reads our output."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm_command
 from small_session import reading
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202eevil\r"
@@ -63,15 +62,8 @@ def test_no_command_prints_what_could_steer_a_terminal(work: Path, case: str, ha
     session = work / f"session-{HOSTILE}.jsonl"
     words = [word.format(name=HOSTILE, session=session) for word in COMMANDS[case]]
     environment = {"PATH": os.environ["PATH"], "HOME": str(work.parent), "NO_COLOR": "1", "COLUMNS": "100"}
-    done = subprocess.run(
-        [sys.executable, "-m", "everturn", *words],
-        cwd=work,
-        env=environment,
-        input=b'{"model": {"display_name": "\\u001b]0;owned\\u0007"}}',
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    model = b'{"model": {"display_name": "\\u001b]0;owned\\u0007"}}'
+    done = warm_command.run(*words, cwd=work, env=environment, given=model)
     said = (done.stdout + done.stderr).decode("utf-8", "surrogateescape")
     assert said
     assert "Traceback" not in said
