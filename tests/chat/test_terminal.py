@@ -203,6 +203,8 @@ def test_an_interrupt_stops_an_answer_and_what_was_said_stays(chat: Open, place:
 
 def test_many_lines_are_one_message_pasted_or_typed(chat: Open, place: Place):
     terminal = chat(script=["I see both.", "And again."])
+    # Before its prompt is there, the program has not asked for the marks of a paste.
+    terminal.wait_for("\n›")
     terminal.paste("first line\nsecond line")
     terminal.press("Enter")
     terminal.wait_for("I see both.")
