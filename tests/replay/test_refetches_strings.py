@@ -35,10 +35,17 @@ def test_a_line_needs_twelve_visible_characters():
         "12\ttotal = price * count",
         "src/shop.py:12:    total = price * count",
         "src/shop.py:12-    total = price * count\r",
+        "12:    total = price * count",
+        "12-    total = price * count",
     ],
 )
 def test_a_line_is_the_same_line_however_a_tool_shows_it(shown):
     assert list(lines(shown)) == ["total = price * count"]
+
+
+def test_a_time_or_a_date_is_no_line_number():
+    said = ["12:30 lunch with the team", "2026-11-16 released"]
+    assert list(lines("\n".join(said))) == said
 
 
 @pytest.mark.spec("RP-14")
@@ -94,6 +101,11 @@ def test_names_are_made_up_words_and_ids_are_codes_but_not_numbers():
     text = "parse_line(HttpClient) at 3f2a1bc for HAT136 and 1656367028, however GitHub returned a response"
     assert names(text) == ["parse_line", "httpclient"]
     assert ids(text) == ["3f2a1bc", "HAT136"]
+
+
+@pytest.mark.spec("RP-14")
+def test_names_of_tools_that_every_request_describes_are_left_out():
+    assert names("MultiEdit, NotebookRead, TodoWrite, WebFetch and PriceTable") == ["pricetable"]
 
 
 @pytest.mark.spec("RP-14")

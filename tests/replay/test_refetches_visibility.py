@@ -107,6 +107,22 @@ def test_thinking_quotes_a_line_in_the_middle_of_its_own():
     assert visible.missing(number) == (Refetch("r1:0", 10, OLD, "old_text", 1),)
 
 
+@pytest.mark.spec("RP-14")
+@pytest.mark.parametrize(
+    ("line", "is_seen"),
+    [("total = sum(item.price * item.count for item in items)", True), ("total = price * count", False)],
+)
+def test_a_long_line_inside_a_line_of_a_visible_call_is_no_refetch_and_a_short_one_is(line, is_seen):
+    read = result("c1", f"1\tx = 1\n2\t{line}\n3\ty = 2", uuid="r1")
+    script = assistant(call("c2", "Bash", command=f"old = '    {line}'"), id="m2", uuid="s")
+    visible, number = watch(*START[:2], read, script, edit("c3", "a3", old=f"x = 1\n{line}\ny = 2"))
+    visible.hide(["c1"])
+    missing = (Refetch("r1:0", 10, line, "old_text", 1),)
+    assert visible.missing(number) == (() if is_seen else missing)
+    visible.hide(["s"])
+    assert visible.missing(number) == missing
+
+
 @pytest.mark.parametrize(
     ("dropped", "found"),
     [
@@ -215,6 +231,23 @@ def test_what_one_block_leaves_has_to_count_by_itself():
     )
     visible.hide(["c1", "c2"])
     assert [each.block for each in visible.missing(number)] == ["r1:0"]
+
+
+@pytest.mark.spec("RP-14")
+def test_what_a_certain_fetch_brings_does_not_make_a_probable_one():
+    """The quoted line has to be fetched and has one of two names, so the other one is a single name."""
+    line = "options = [*given, *make_default_options(linter)]"
+    said = f"It calls make_default_options of ArgumentTable:\n```\n{line}\n```"
+    visible, number = watch(
+        user("Go.", uuid="u"),
+        assistant(call("c1", "Bash", command="x"), id="m1", uuid="a1"),
+        result("c1", "from base import make_default_options, ArgumentTable", uuid="r1"),
+        assistant(call("c2", "Bash", command="y"), id="m2", uuid="a2"),
+        result("c2", line, uuid="r2"),
+        assistant(said, id="m3", uuid="a3"),
+    )
+    visible.hide(["c1", "c2"])
+    assert visible.missing(number) == (Refetch("r2:0", 10, line, "quoted", 1),)
 
 
 @pytest.mark.spec("RP-6")

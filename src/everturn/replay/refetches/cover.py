@@ -54,7 +54,11 @@ def cover_missing(thread: ThreadUses, call: CallUses, missing: Sequence[int]) ->
         for string, (_, blocks) in left.items():
             for block in blocks:
                 by_block.setdefault(block, []).append(string)
-        chosen = max(by_block, key=lambda at: (len(by_block[at]), -thread.blocks[at].tokens, at))
+        # Certain strings have to be fetched anyway, so what else their blocks bring is not missing.
+        certain = {block for tier, blocks in left.values() if tier == 1 for block in blocks}
+        chosen = max(
+            by_block, key=lambda at: (at in certain, len(by_block[at]), -thread.blocks[at].tokens, at)
+        )
         strings = by_block[chosen]
         found.append(_fetch(thread, chosen, strings, {string: left[string][0] for string in strings}))
         brought = {*strings, *thread.blocks[chosen].holds}

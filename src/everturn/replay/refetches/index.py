@@ -21,6 +21,7 @@ from everturn.history.records import Record
 from everturn.history.threads import Thread
 from everturn.measure.tokens import estimate_block
 from everturn.replay.refetches.outputs import (
+    MIN_QUOTED_CHARS,
     block_text,
     file_of_call,
     find_needs,
@@ -28,7 +29,14 @@ from everturn.replay.refetches.outputs import (
     shown_blocks,
     thinking_text,
 )
-from everturn.replay.refetches.strings import NEVER_OWN, NeededString, StringMatcher, UseKind, occurs_in
+from everturn.replay.refetches.strings import (
+    NEVER_OWN,
+    NeededString,
+    StringMatcher,
+    UseKind,
+    count_visible_chars,
+    occurs_in,
+)
 
 # A name in more blocks than this, or a line in more files, is vocabulary of the session and not specific to
 # one block.
@@ -250,7 +258,7 @@ class _Indexing:
         numbers = {
             need: at for at, need in enumerate(dict.fromkeys(need for needs in used for need in needs))
         }
-        self._add_thought_lines(held, numbers)
+        self._add_inner_lines(held, numbers)
         return ThreadUses(
             agent=self._agent,
             strings=tuple(numbers),
@@ -271,13 +279,16 @@ class _Indexing:
             always=self._always,
         )
 
-    def _add_thought_lines(self, held: Sequence[set[NeededString]], used: Iterable[NeededString]) -> None:
-        """Thinking quotes lines in the middle of its own."""
-        thoughts = [at for at, (_, block) in enumerate(self._blocks) if block.is_thinking]
-        everything = "\n".join(self._texts[at] for at in thoughts)
-        quoted = [need for need in used if need[0] in _WHOLE_LINES and need[1] in everything]
-        for at in thoughts:
-            held[at].update(need for need in quoted if need[1] in self._texts[at])
+    def _add_inner_lines(self, held: Sequence[set[NeededString]], used: Iterable[NeededString]) -> None:
+        """The agent repeats lines in the middle of its own: in thinking, and long ones in scripts that it
+        writes. A short one can be part of another line by chance.
+        """
+        whole = [need for need in used if need[0] in _WHOLE_LINES]
+        long = [need for need in whole if count_visible_chars(need[1]) >= MIN_QUOTED_CHARS]
+        for at, (_, block) in enumerate(self._blocks):
+            if self._is_own[at]:
+                wanted = whole if block.is_thinking else long
+                held[at].update(need for need in wanted if need[1] in self._texts[at])
 
     def _held_block(
         self, at: int, found: set[NeededString], numbers: dict[NeededString, int], count: CountBlock

@@ -32,8 +32,11 @@ MAX_LINE_CHARS: Final = 400
 LONGEST_WORD: Final = 200
 MAX_IDENTIFIER_CHARS: Final = 80
 
-# What tools put before a line of a file: its number ("   12→", "12<tab>"), or file and number ("a.py:12:").
-_NUMBER: Final = re.compile(r"^(?:[ \t]*\d{1,7}(?:→|\t)|[^\s:]{1,200}:\d{1,7}[:-])", re.MULTILINE)
+# What tools put before a line of a file: its number ("   12→", "12<tab>", "12:", "12-" in the context of a
+# match), or file and number ("a.py:12:"). Times and dates begin with two numbers.
+_NUMBER: Final = re.compile(
+    r"^(?:[ \t]*\d{1,7}(?:→|\t)|\d{1,7}[:-](?!\d)|[^\s:]{1,200}:\d{1,7}[:-])", re.MULTILINE
+)
 # A line that a search shows behind the name of its file, without a number.
 _FOUND_LINE: Final = re.compile(r"^([^\s:]{1,200}+):(?!\d)(.+)", re.MULTILINE)
 _WORD: Final = re.compile(rf"[A-Za-z0-9_]{{{MIN_IDENTIFIER_CHARS},}}")
@@ -70,8 +73,8 @@ _EVERYWHERE: Final = ("/dev/", "/proc/", "/bin/", "/usr/bin/", "/usr/local/bin/"
 _COMMON_NAMES: Final = re.compile(
     r"GitHub|GitLab|JavaScript|TypeScript|PostgreSQL|MySQL|SQLite|GraphQL|OpenAI|YouTube|NodeJS"
     r"|SHA\d+|UTF\d+|BASE64|ISO8601|RFC\d+|0{6,}|12345678\d*"
-    # Values in tool schemas, which are part of every preamble.
-    r"|in_progress|files_with_matches"
+    # Values in tool schemas and names of tools, which are part of every preamble.
+    r"|in_progress|files_with_matches|MultiEdit|NotebookEdit|NotebookRead|TodoRead|TodoWrite|WebFetch|WebSearch"
 )
 
 
