@@ -33,7 +33,8 @@ class Sight:
             return ()
         asked = self._uses.calls[number - 1]
         blocks = list(_seen(request))
-        seen: set[NeededString] = set().union(*map(self._held_by, blocks))
+        calls = {block.call: _text(block) for block in blocks if block.is_call}
+        seen: set[NeededString] = set().union(*(self._held_by(block, calls) for block in blocks))
         unseen: list[int] = []
         texts: list[str] = []
         for string in asked.uses:
@@ -45,10 +46,11 @@ class Sight:
                 unseen.append(string)
         return tuple(map(self._refetch, cover_missing(self._uses, asked, unseen)))
 
-    def _held_by(self, block: Block) -> set[NeededString]:
+    def _held_by(self, block: Block, calls: dict[str, str]) -> set[NeededString]:
         held = self._held.get(block.raw)
         if held is None:
-            held = self._held[block.raw] = self._sieve.held(_text(block))
+            asked = calls.get(block.call, "") if block.is_result else ""
+            held = self._held[block.raw] = self._sieve.held(_text(block), asked)
         return held
 
     def _refetch(self, fetched: FetchedBlock) -> Refetch:

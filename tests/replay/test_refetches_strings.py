@@ -179,3 +179,19 @@ def test_a_huge_line_costs_its_length(text):
     list(lines(text)), list(files(text)), names(text), ids(text), StringMatcher([("file", "a/a")]).held(text)
     # A pattern that started anew inside a word would take hours, not seconds.
     assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "is_held"),
+    [
+        ("src:\ntotal 8\nshop.py\ntext.py", "", True),
+        ("shop.py\ntext.py", '{"command": "ls /app/src"}', True),
+        ("shop.py\ntext.py", '{"command": "ls /app/srcs"}', False),
+        ("shop.py\ntext.py", "", False),
+        # A path of another folder is not a name alone.
+        ("lib/shop.py", '{"command": "ls src lib"}', False),
+    ],
+)
+def test_a_list_of_names_holds_a_path_if_it_is_read_with_its_folder(text, beside, is_held):
+    needed = ("argument", "src/shop.py")
+    assert StringMatcher([needed]).held(text, beside) == ({needed} if is_held else set())

@@ -380,3 +380,16 @@ def test_a_long_use_is_shown_short():
     )
     visible.hide(["c1"])
     assert [refetch.what for refetch in visible.refetch(number)] == [long_line[:80]]
+
+
+def test_a_file_is_in_sight_while_its_folder_is_listed():
+    listed = (
+        user("What is in src?", uuid="u"),
+        assistant(call("c1", "Bash", command="ls -1 src"), id="m1", uuid="a1"),
+        result("c1", "shop.py\ntext.py", uuid="r1"),
+        assistant(call("c2", "Read", file_path="/app/src/shop.py"), id="m2", uuid="a2"),
+    )
+    visible, number = watch(*listed)
+    assert visible.missing(number) == ()
+    visible.hide(["c1"])
+    assert visible.missing(number) == (Refetch("r1:0", 10, "src/shop.py", "argument", 2),)

@@ -245,7 +245,11 @@ class _Indexing:
 
     def finished(self, count: CountBlock) -> ThreadUses:
         sieve = StringMatcher(need for heard in self._calls for need in heard.needs)
-        held = [sieve.held(text) for text in self._texts]
+        asked = {block.call: self._texts[at] for at, (_, block) in enumerate(self._blocks) if block.is_call}
+        held = [
+            sieve.held(text, asked.get(block.call, "") if block.is_result else "")
+            for text, (_, block) in zip(self._texts, self._blocks, strict=True)
+        ]
         holders: dict[NeededString, list[int]] = {}
         for at, found in enumerate(held):
             if not self._blocks[at][1].is_thinking:

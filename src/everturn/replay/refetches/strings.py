@@ -182,6 +182,11 @@ class StringMatcher:
             self._table(kind).setdefault(string, []).append(kind)
         # A session names the same files many times.
         self._ends: dict[str, tuple[str, ...]] = {}
+        # The needed paths of each file name.
+        self._by_name: dict[str, list[str]] = {}
+        for path in self._paths:
+            if "/" in path:
+                self._by_name.setdefault(path.rpartition("/")[2], []).append(path)
 
     def _table(self, kind: UseKind) -> dict[str, list[UseKind]]:
         if kind in _LINES:
@@ -190,24 +195,39 @@ class StringMatcher:
             return self._paths
         return self._parts if kind in _PARTS else self._names
 
-    def held(self, text: str) -> set[NeededString]:
+    def held(self, text: str, beside: str = "") -> set[NeededString]:
+        """`beside` is the call that a result answers: a list of names is read together with its folder."""
         found: set[NeededString] = set()
         words = {word.casefold() for word in _WORD.findall(text)}
         for table, held in (
             (self._lines, self._lines.keys() & {*plain_lines(text), *found_lines(text)}),
             (self._names, self._names.keys() & words),
-            (self._paths, self._paths.keys() & set(self._all_ends(text))),
+            (self._paths, self._held_paths(text, beside)),
             (self._parts, [part for part in self._parts if part in text]),
         ):
             found.update((kind, string) for string in held for kind in table[string])
         return found
 
-    def _all_ends(self, text: str) -> Iterator[str]:
+    def _held_paths(self, text: str, beside: str) -> set[str]:
+        found: set[str] = set()
         for word in set(_PATH_WORD.findall(text)):
             ends = self._ends.get(word)
             if ends is None:
                 ends = self._ends[word] = path_suffixes(word)
-            yield from ends
+            found.update(self._paths.keys() & ends)
+            if len(ends) == 1 and ends[0] in self._by_name:
+                # A name alone, and its folder in the same list or in the call that asked for it.
+                paths = (path for path in self._by_name[ends[0]] if path not in found)
+                found.update(
+                    path for path in paths if _names_folder(path, text) or _names_folder(path, beside)
+                )
+        return found
+
+
+def _names_folder(path: str, *texts: str) -> bool:
+    folder = path.partition("/")[0]
+    pattern = rf"(?<![\w-]){re.escape(folder)}(?![\w-])"
+    return any(folder in text and re.search(pattern, text) for text in texts)
 
 
 def occurs_in(needed: NeededString, text: str) -> bool:
