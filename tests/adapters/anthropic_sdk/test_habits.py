@@ -10,7 +10,7 @@ import logging
 import pytest
 
 from everturn.adapters.tracking import PassedThrough
-from everturn.decide.events import ForksRepeated
+from everturn.decide.events import ForksRepeated, SummaryUncached
 
 # A window that a few questions fill.
 SMALL = {"window": 40_000}
@@ -377,3 +377,58 @@ def test_a_result_larger_than_the_window_is_answered_without_a_request_that_the_
     sent = json.dumps(bench.sent[-1]["messages"])
     assert all(word in sent for word in ("LAST-LINE", "HEAD", "TAIL"))
     bench.check()
+
+
+FORMAT = {
+    "type": "json_schema",
+    "schema": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+READ = {"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "lifted", "why"),
+    [
+        (
+            {"tools": [READ], "tool_choice": {"type": "any"}},
+            {"tool_choice": {"type": "none"}},
+            "the conversation's requests force a tool call by tool_choice, and a summary must be text",
+        ),
+        (
+            {"output_config": {"format": FORMAT}},
+            {},
+            "the conversation's requests ask for an output format, and a summary must be text",
+        ),
+        ({"tools": [READ], "tool_choice": {"type": "auto"}}, {"tool_choice": {"type": "auto"}}, None),
+    ],
+    ids=["a forced call", "a format", "a free choice"],
+)
+def test_a_summary_is_text_whatever_form_the_caller_forces(benches, asked, lifted, why):
+    bench = benches(**SMALL)
+    bench.twin.script(*["It is parsed."] * 40)
+    history = []
+    for number in range(8):
+        history.append({"role": "user", "content": f"Entry {number}: {LOG}"})
+        bench.ask(history, **asked)
+        history.append({"role": "assistant", "content": "It is parsed."})
+    bench.check()
+    # The first one repeats the conversation; the scripted words are no summary, and it is asked for again.
+    summary = next(body for body in bench.sent if "Write a summary of" in json.dumps(body["messages"][-1]))
+    assert {name: summary[name] for name in ("tool_choice", "output_config") if name in summary} == lifted
+    uncached = [event.why for event in bench.events if isinstance(event, SummaryUncached)]
+    assert uncached == ([why] if why else [])
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_reply_that_is_read_as_raw_bytes_is_recorded(bench, streams):
+    bench.twin.script("It is parsed.", "Fine.")
+    said = [{"role": "user", "content": "Parse it."}]
+    request = {"model": "claude-haiku-4-5", "max_tokens": 500, "messages": said, "stream": streams}
+    with bench.client.messages.with_streaming_response.create(**request) as response:
+        assert b"msg_" in b"".join(response.http_response.iter_raw())
+    assert [each.messages for each in bench.middleware.conversations] == [2]
+    bench.ask(
+        [*said, {"role": "assistant", "content": "It is parsed."}, {"role": "user", "content": "Good."}]
+    )
+    bench.check()
+    assert [each.messages for each in bench.middleware.conversations] == [4]

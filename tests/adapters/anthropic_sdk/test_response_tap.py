@@ -95,3 +95,27 @@ async def test_with_awaits_it_is_the_same():
     tap_async(plain, complete)
     assert await plain.aread() == b"{}"
     assert heard == [b'{"id":"m","content":[]}', b"{}"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "pieces", "body"),
+    [
+        (SSE, (STREAM, STOP), b'{"id":"m","content":[]}'),
+        (PLAIN, (b'{"a"', b":1}"), b'{"a":1}'),
+        ({**SSE, "content-encoding": "gzip"}, (gzip.compress(STREAM + STOP),), b'{"id":"m","content":[]}'),
+        ({**PLAIN, "content-encoding": "gzip"}, (gzip.compress(b'{"a":1}'),), b'{"a":1}'),
+    ],
+    ids=["streamed", "plain", "streamed and compressed", "plain and compressed"],
+)
+async def test_raw_bytes_pass_as_they_were_sent_and_are_read_too(headers, pieces, body):
+    heard = []
+    made = response(headers, *pieces)
+    tap(made, heard.append)
+    assert (tuple(made.iter_raw()), heard) == (pieces, [body])
+
+    async def hear(each):
+        heard.append(each)
+
+    made = response(headers, *pieces)
+    tap_async(made, hear)
+    assert (tuple([each async for each in made.aiter_raw()]), heard) == (pieces, [body, body])

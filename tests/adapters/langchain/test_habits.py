@@ -1,9 +1,13 @@
 """How LangChain's agents spell their history, and what the middleware offers."""
 
 import pytest
+from adapters.framework_bench import asks_for_summary
 from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.messages import HumanMessage, messages_from_dict, messages_to_dict
+from pydantic import BaseModel
 
+from everturn.decide.events import SummaryUncached
 from everturn.history.edits import Undone
 
 SMALL = {"window": 40_000}
@@ -86,3 +90,34 @@ def test_a_summary_is_asked_for_again_after_an_overloaded_moment(bench):
     statuses = [entry["status"] for entry in bench.twin.ledger[before:]]
     assert statuses[:3] == [529, 529, 200]
     assert bench.twin.ledger[before + 2]["usage"]["cache_read_input_tokens"] > 0
+
+
+class Verdict(BaseModel):
+    """Whether the file is fine."""
+
+    fine: bool
+
+
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [
+        (
+            ToolStrategy,
+            "the conversation's requests force a tool call by tool_choice, and a summary must be text",
+        ),
+        (
+            ProviderStrategy,
+            "the conversation's requests ask for an output format, and a summary must be text",
+        ),
+    ],
+)
+def test_structured_output_leaves_tools_and_system_cached_and_says_why_messages_are_not(bench, strategy, why):
+    agent = bench.agent(bench.middleware(window=40_000), response_format=strategy(Verdict))
+    bench.talk(agent, range(6))
+    bench.check()
+    uncached = [event for event in bench.events if isinstance(event, SummaryUncached)]
+    assert {event.why for event in uncached} == {why}
+    (first, *_), (summary, *_) = bench.asked(), [body for body in bench.wire.bodies if asks_for_summary(body)]
+    assert (summary["tools"], summary["system"]) == (first["tools"], first["system"])
+    assert "tool_choice" not in summary
+    assert "output_config" not in summary

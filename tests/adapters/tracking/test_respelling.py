@@ -7,6 +7,7 @@ from everturn.adapters.tracking.caller_request import CallerRequest, read_reques
 from everturn.adapters.tracking.respelling import (
     align,
     is_identifying,
+    is_pruned,
     is_reduced,
     is_same_reply,
     split_segments,
@@ -74,6 +75,64 @@ def test_what_was_sent_and_is_left_out_now(sent, now):
 )  # fmt: skip
 def test_what_was_never_sent_is_something_new(sent, now):
     assert not is_reduced(sent, now)
+
+
+GONE = {"type": "text", "text": "[A picture was here.]"}
+PAGE = {"type": "document", "source": {"data": "p"}}
+OTHER = {"type": "image", "source": {"data": "y"}}
+LONG = "a line of the log\n" * 30
+
+
+@pytest.mark.parametrize(
+    ("sent", "now"),
+    [
+        (said(result([text("a"), PICTURE])), said(result([text("a")]))),
+        (said(result([text("a"), PICTURE])), said(result("a"))),
+        (said(result([PICTURE])), said(result([]))),
+        (said(result([PICTURE])), said(result("[A picture was here.]"))),
+        (said(result([PICTURE, text("a")])), said(result([GONE, text("a")]))),
+        (said(result([PICTURE, OTHER, text("a")])), said(result([OTHER, text("a")]))),
+        (said(result([PICTURE, OTHER])), said(result([GONE, GONE]))),
+        (said(PICTURE, text("Look."), PAGE), said(text("Look."))),
+        (said(result([PICTURE], "t1"), result([OTHER], "t2")), said(result([], "t1"), result([OTHER], "t2"))),
+        (said(result(LONG)), said(result("[Cleared.]"))),
+        (said(result([text(LONG), PICTURE])), said(result([text("[Cleared.]")]))),
+        (said(result(LONG, "t1"), result(LONG, "t2")), said(result("", "t1"), result(LONG, "t2"))),
+    ],
+    ids=[
+        "removed", "a string is left", "nothing is left", "a string instead", "a text instead",
+        "the first of two", "a text for each", "in a message", "in one of two results",
+        "a long result", "a result with a picture", "one of two long results",
+    ],
+)  # fmt: skip
+def test_what_agents_drop_of_their_past(sent, now):
+    assert is_pruned(sent, now)
+
+
+@pytest.mark.parametrize(
+    ("sent", "now"),
+    [
+        (said(result([text("a"), PICTURE])), said(result([text("b")]))),
+        (said(result([text("a"), PICTURE])), said(result([PICTURE]))),
+        (said(result([text("a"), PICTURE])), said(result([text("a"), OTHER]))),
+        (said(result([PICTURE])), said(result([GONE, GONE]))),
+        (said(result([PICTURE], "t1")), said(result([], "t2"))),
+        (said(result([PICTURE])), said({**result([]), "is_error": True})),
+        (said(result([PICTURE], "t1"), result("b", "t2")), said(result([], "t1"))),
+        (said(text("Look.")), said(text("Look."), PICTURE)),
+        (said(result(LONG)), said(result(LONG[:-1]))),
+        (said(result("It is 41.")), said(result("It is 42."))),
+        (said(result(LONG)), said({**result("[Cleared.]"), "is_error": True})),
+        (said(text(LONG)), said(text("[Cleared.]"))),
+    ],
+    ids=[
+        "other words", "words dropped", "another picture", "two texts for one", "another call",
+        "an error now", "a result dropped", "a new picture",
+        "a long text instead", "an edited result", "a cleared error", "words that were said",
+    ],
+)  # fmt: skip
+def test_what_differs_in_more_than_that_is_something_else(sent, now):
+    assert not is_pruned(sent, now)
 
 
 def test_a_reply_may_come_back_joined_and_stripped_but_not_changed():

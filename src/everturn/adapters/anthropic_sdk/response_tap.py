@@ -1,8 +1,9 @@
 """Reads a response while the caller receives it, without delaying it.
 
 The SDK reads every response, streamed or not, through `iter_bytes`. That method is replaced on the one
-response object. A streamed reply is complete at `message_stop`, a plain body at its last byte. A reply that
-is cut off or abandoned is never complete.
+response object, and so is `iter_raw`, which a caller may use itself. A streamed reply is complete at
+`message_stop`, a plain body at its last byte, and raw bytes that are compressed at their last byte too. A
+reply that is cut off or abandoned is never complete.
 """
 
 import weakref
@@ -25,6 +26,8 @@ class ReplyCollector:
         self._streamed = StreamedReply() if content_type.startswith(EVENT_STREAM) else None
         self._plain: list[bytes] = []
         self._is_returned = False
+        # Whether decoded bytes are read: the raw ones that they are made of then pass by.
+        self.is_decoded = False
 
     def feed(self, piece: bytes) -> bytes | None:
         """Add a piece. Returns the body if this piece completed a streamed reply."""
@@ -45,26 +48,61 @@ class ReplyCollector:
         return body
 
 
+class RawCollector(ReplyCollector):
+    """The same for the bytes as they were sent. Compressed ones are decoded when all are there."""
+
+    def __init__(self, response: "httpx2.Response") -> None:
+        super().__init__(response.headers.get("content-type", ""))
+        self._kind, self._headers = type(response), response.headers
+        self._compressed: list[bytes] | None = [] if self._headers.get("content-encoding") else None
+
+    def feed(self, piece: bytes) -> bytes | None:
+        if self._compressed is None:
+            return super().feed(piece)
+        self._compressed.append(piece)
+        return None
+
+    def finish(self) -> bytes | None:
+        if self._compressed is None:
+            return super().finish()
+        whole = self._kind(200, headers=self._headers, content=b"".join(self._compressed)).content
+        return super().feed(whole) or super().finish()
+
+
 def tap(response: "httpx2.Response", complete: Callable[[bytes], None]) -> None:
     """Call `complete` with the body of a response when all of it has passed to the caller."""
     # A weak reference: a dropped stream is closed at once only if nothing refers back to the response.
     reference, read = weakref.ref(response), type(response).iter_bytes
     collector = ReplyCollector(response.headers.get("content-type", ""))
 
+    read_raw, raw = type(response).iter_raw, RawCollector(response)
+
     def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
+        collector.is_decoded = True
         return _pass_through(read(_alive(reference), chunk_size), collector, complete)
 
-    response.iter_bytes = iter_bytes
+    def iter_raw(chunk_size: int | None = None) -> Iterator[bytes]:
+        pieces = read_raw(_alive(reference), chunk_size)
+        return pieces if collector.is_decoded else _pass_through(pieces, raw, complete)
+
+    response.iter_bytes, response.iter_raw = iter_bytes, iter_raw
 
 
 def tap_async(response: "httpx2.Response", complete: Callable[[bytes], Awaitable[None]]) -> None:
     reference, read = weakref.ref(response), type(response).aiter_bytes
     collector = ReplyCollector(response.headers.get("content-type", ""))
 
+    read_raw, raw = type(response).aiter_raw, RawCollector(response)
+
     def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        collector.is_decoded = True
         return _pass_through_async(read(_alive(reference), chunk_size), collector, complete)
 
-    response.aiter_bytes = aiter_bytes
+    def aiter_raw(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        pieces = read_raw(_alive(reference), chunk_size)
+        return pieces if collector.is_decoded else _pass_through_async(pieces, raw, complete)
+
+    response.aiter_bytes, response.aiter_raw = aiter_bytes, aiter_raw
 
 
 def _pass_through(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from langchain.agents.middleware.types import ModelRequest
+from langchain.agents.structured_output import OutputToolBinding, ProviderStrategy, ToolStrategy
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from everturn.adapters.framework import FrameworkMessage, build_body, trace_blocks
@@ -54,7 +55,9 @@ class LangChainCall:
             thinking=_setting(request, "thinking"),
             cache_control=self._cache_control,
             system=self._system(),
-            tools=list(map(tool_fields, request.tools)),
+            tools=list(map(tool_fields, self._tools())),
+            tool_choice=_tool_choice(request),
+            output_config=_output_config(request),
         )
 
     def build_request(self, prepared: PreparedCall) -> ModelRequest[Any]:
@@ -74,7 +77,8 @@ class LangChainCall:
         request = self._add_breakpoints(self.request)
         model = request.model
         settings = {**request.model_settings, **_output_limit(model, fields)}
-        bound = model.bind_tools(request.tools, **settings) if request.tools else model.bind(**settings)
+        tools = self._tools()
+        bound = model.bind_tools(tools, **settings) if tools else model.bind(**settings)
         front = [*filter(None, [request.system_message]), *self._front]
         return bound, [*front, *self._convert_back(fields["messages"])]
 
@@ -102,6 +106,14 @@ class LangChainCall:
         from langchain.chat_models import init_chat_model
 
         return init_chat_model(name)
+
+    def _tools(self) -> list[Any]:
+        """The agent's tools, and those that LangChain adds for structured output."""
+        form: Any = self.request.response_format
+        specs: Sequence[Any] = form.schema_specs if isinstance(form, ToolStrategy) else ()
+        # Any: the binding is generic in a schema that is not known here.
+        binding: Any = OutputToolBinding
+        return [*self.request.tools, *(binding.from_schema_spec(each).tool for each in specs)]
 
     def _system(self) -> list[dict[str, Any]]:
         system = [*filter(None, [self.request.system_message]), *self._front]
@@ -139,6 +151,19 @@ def model_name(model: Any) -> str:
 
 def _setting(request: ModelRequest[Any], name: str) -> Any:
     return request.model_settings.get(name) or getattr(request.model, name, None)
+
+
+def _tool_choice(request: ModelRequest[Any]) -> dict[str, Any] | None:
+    """LangChain forces a call where the answer is one."""
+    is_forced = isinstance(request.response_format, ToolStrategy) or request.tool_choice == "any"
+    return {"type": "any"} if is_forced else None
+
+
+def _output_config(request: ModelRequest[Any]) -> dict[str, Any] | None:
+    """The format that LangChain asks for, as far as the cache key is concerned."""
+    form = request.response_format
+    schema = form.schema_spec.json_schema if isinstance(form, ProviderStrategy) else None
+    return {"format": {"type": "json_schema", "schema": schema}} if schema else None
 
 
 def _read_cache_control(request: ModelRequest[Any]) -> CacheControl | None:

@@ -54,6 +54,7 @@ class PydanticAICall:
             cache_control={"type": "ephemeral", "ttl": HOUR} if is_long else None,
             system=self._system(),
             tools=list(map(_tool, _tools(self.context.model_request_parameters))),
+            tool_choice=_tool_choice(self.context.model_request_parameters),
         )
 
     def build_request(self, prepared: PreparedCall) -> ModelRequestContext:
@@ -108,6 +109,12 @@ def model_name(model: Model | str) -> str:
 
 def _tools(parameters: ModelRequestParameters) -> list[Any]:
     return [*parameters.function_tools, *parameters.output_tools]
+
+
+def _tool_choice(parameters: ModelRequestParameters) -> dict[str, str] | None:
+    """pydantic-ai forces a call where the answer must be one."""
+    is_forced = parameters.output_tools and not parameters.allow_text_output
+    return {"type": "any"} if is_forced else None
 
 
 def _tool(tool: Any) -> dict[str, Any]:

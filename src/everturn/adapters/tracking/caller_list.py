@@ -4,6 +4,7 @@ The chain has the caller's words, the log has what was sent. They differ where t
 of what it had sent (`respelling.py`); from then on the list is known as the caller spells it.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,13 +12,23 @@ from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import (
     START,
     SYSTEM_TEXT,
+    common_prefix_length,
     digest,
     is_caller_message,
     record_links,
     role_of,
 )
-from everturn.adapters.tracking.respelling import Alignment, align, has_result, is_identifying, split_segments
+from everturn.adapters.tracking.fork_records import take_shared_records
+from everturn.adapters.tracking.respelling import (
+    Alignment,
+    SpellingLimits,
+    align,
+    has_result,
+    is_identifying,
+    split_segments,
+)
 from everturn.history.blocks import fields_of
+from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.session.state_file import SettledList
 
@@ -27,6 +38,30 @@ class CallerList(NamedTuple):
 
     chain: list[bytes]
     positions: list[int]
+
+
+class SummarizedMatch(NamedTuple):
+    """A list that lacks a part of what is summarized: how it is spelled, what it shares with the known one,
+    and the position in the log of the first message that it does not share."""
+
+    spelling: Alignment
+    shared: CallerList
+    cut: int
+
+    def is_whole(self, records: Sequence[Record]) -> bool:
+        return self.cut == len(records)
+
+
+def first_in_view(log: Log) -> int:
+    """The position of the first message that the model sees; those before it are summarized."""
+    view = log.view
+    if view.boundary is None:
+        return 0
+    shown = {record.uuid for record in view.records}
+    for at, record in enumerate(log.records):
+        if record.uuid in shown and is_caller_message(record):
+            return at
+    return len(log.records)
 
 
 def read_caller_list(records: Sequence[Record]) -> CallerList:
@@ -119,6 +154,10 @@ class KnownList:
         """Length of the log when the message after these links arrived, with decisions made before it."""
         return self._positions[links] if links < len(self._positions) else len(self._records)
 
+    def links_before(self, record: int) -> int:
+        """The number of links of the records before this position in the log."""
+        return bisect_left(self._positions, record)
+
     def first(self, links: int) -> CallerList:
         return CallerList(self.chain[:links], self._positions[:links])
 
@@ -128,7 +167,9 @@ class KnownList:
 
     def inherit_preambles(self, parent: "KnownList") -> None:
         """For a fork: its shared messages were sent with the parent's system prompt and tools."""
-        self._preamble_digests = parent._preamble_digests[: len(self.chain)]
+        shared = parent._preamble_digests[: len(self.chain)]
+        # What the caller has split since has more links than it had.
+        self._preamble_digests = shared + shared[-1:] * (len(self.chain) - len(shared))
 
     # ── lists that lack a part of what was sent ──────────────────────────────────────────────────
 
@@ -174,13 +215,37 @@ class KnownList:
         is_identified = bool(request.scope) or self._is_identified(first)
         return found if is_same_caller and is_same_preamble and is_identified else None
 
+    def align_summarized(self, request: CallerRequest, summarized: int) -> SummarizedMatch | None:
+        """How far the request is this list, if it lacks a part of what is summarized: of the records before
+        position `summarized`. They are not sent any more, so what they lack changes nothing."""
+        start = self.fork_point(common_prefix_length(self.chain, request.chain))
+        if start >= len(self._positions) or self._positions[start] >= summarized or request.known > start:
+            return None
+        first, turn = self._positions[start], self._last_turn()
+        newest = enumerate(self._records[first:], first)
+        segments = split_segments((at, each) for at, each in newest if is_caller_message(each))
+        last_turn = self._positions[turn] if turn < len(self._positions) else len(self._records)
+        found = align(segments, request, start, SpellingLimits(summarized, last_turn))
+        if not found.is_respelled:
+            return None
+        same, rest = segments[: found.segments], segments[found.segments :]
+        if not is_identifying(record for each in same if each.is_reply for _, record in each.records):
+            return None
+        cut = rest[0].records[0][0] if rest else len(self._records)
+        if rest and first_in_view(Log(take_shared_records(self._records, cut))) < summarized:
+            # A fork would lose the compaction, and show what the caller has left out.
+            return None
+        shared = list(request.chain[: found.links])
+        return SummarizedMatch(found, CallerList(shared, [*self._positions[:start], *found.records]), cut)
+
     def take_spelling(self, request: CallerRequest, found: Alignment) -> None:
         """From now on, what was sent is known as the caller spells it."""
-        start = self._respelling_start(request)
+        start = found.start
         digests = self._preamble_digests[start:]
         self.chain[start:] = request.chain[start : found.links]
         self._positions[start:] = found.records
-        self._preamble_digests[start:] = [digests[-1]] * len(found.records)
+        if len(digests) != len(found.records):
+            self._preamble_digests[start:] = [digests[-1]] * len(found.records)
         self.replies = {name: links for name, links in self.replies.items() if links <= start}
         self._index_replies(start)
 

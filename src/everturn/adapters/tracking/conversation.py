@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from everturn.adapters.tracking.caller_list import CallerList, KnownList
+from everturn.adapters.tracking.caller_list import CallerList, KnownList, SummarizedMatch, first_in_view
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import is_caller_message, record_links
 from everturn.adapters.tracking.effect_handler import encode_summary_request
@@ -336,5 +336,14 @@ class TrackedConversation:
             return body
         return mark_end(body, SUMMARY_MARK)
 
+    def align_summarized(self, request: CallerRequest) -> SummarizedMatch | None:
+        """How far the request is this conversation, if it lacks a part of what is summarized."""
+        summarized = first_in_view(self.runner.conversation.log)
+        return self.known.align_summarized(request, summarized) if summarized else None
+
     def _align(self, request: CallerRequest) -> Alignment | None:
-        return self.known.align(request, self.last_request, self.preamble_digest)
+        found = self.known.align(request, self.last_request, self.preamble_digest)
+        if found is not None:
+            return found
+        match = self.align_summarized(request)
+        return match.spelling if match and match.is_whole(self.records) else None

@@ -2,7 +2,8 @@
 
 A summary is requested on the caller's connection, with the caller's API key, and sent again after a passing
 error (`summary_retries.py`). The caller's output limits (a small `max_tokens`, `stop_sequences`) are lifted
-for a summary. They are not part of the cache key.
+for a summary. They are not part of the cache key. What forces another form of answer is lifted too, a tool
+call or a JSON format: it is part of the key, so that the messages are not read from the cache.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from everturn.decide.effects import (
     RunHooks,
     WriteFile,
 )
-from everturn.decide.events import Compacting, EventContext, make_hook_trouble
+from everturn.decide.events import Compacting, EventContext, SummaryUncached, make_hook_trouble
 from everturn.errors import InvalidResponseError, UpstreamError
 from everturn.history.records import Usage
 from everturn.measure.model_table import model_or_default
@@ -35,12 +36,15 @@ from everturn.session.effect_handler import Listener, LocalEffectHandler, to_mod
 from everturn.session.files import Roots
 from everturn.session.hooks.run import Hooks
 from everturn.session.upstream import RawResponse, Send, parse_reply
+from everturn.wire.anthropic import Request
+from everturn.wire.json_values import as_object
 
 AsyncSend = Callable[[bytes, Sequence[str]], Awaitable[RawResponse]]
 UsageCallback = Callable[[AskModel, Usage], None]
 
 # Enough for a summary; also the default for a session's own requests (`session/session.py`).
 SUMMARY_MAX_TOKENS: Final = 16_000
+_FORCED: Final = ("any", "tool")
 
 
 def refuse_to_send(_: bytes, __: Sequence[str]) -> RawResponse:
@@ -72,6 +76,8 @@ class TrackingEffectHandler(LocalEffectHandler):
         self._may_read = readable is not None
         self._on_usage = on_usage
         self.encode = encode
+        # Why the last summary request could not have the key of the conversation; empty if it had.
+        self._changed_key = ""
 
     def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]:
         if not self._may_read:
@@ -79,8 +85,19 @@ class TrackingEffectHandler(LocalEffectHandler):
             return tuple(FileRead(path, problem=problem) for path in effect.paths)
         return super().read_files(effect)
 
+    def emit(self, effect: Emit) -> None:
+        event = effect.event
+        if isinstance(event, SummaryUncached) and self._changed_key:
+            effect = Emit(msgspec.structs.replace(event, why=self._changed_key))
+        super().emit(effect)
+
+    def lift_limits(self, effect: AskModel) -> AskModel:
+        """The request for a summary without the caller's limits; remembers whether the key has changed."""
+        self._changed_key = explain_changed_key(effect.request)
+        return lift_output_limits(effect)
+
     def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
-        asked = lift_output_limits(effect)
+        asked = self.lift_limits(effect)
         with self.ticking(asked):
             try:
                 body = self.encode(asked)
@@ -136,7 +153,7 @@ class AsyncTrackingEffectHandler:
         self._handler.emit(effect)
 
     async def ask_model(self, effect: AskModel) -> ModelAnswer | ModelFailure:
-        asked = lift_output_limits(effect)
+        asked = self._handler.lift_limits(effect)
         with self._handler.ticking(asked):
             try:
                 body = self._handler.encode(asked)
@@ -188,6 +205,28 @@ def lift_output_limits(effect: AskModel) -> AskModel:
     """The same request without the caller's limits on the output, see above."""
     request = effect.request
     settings = {name: value for name, value in request.settings.items() if name != "stop_sequences"}
+    if _forces_call(request):
+        settings["tool_choice"] = {"type": "none"}
+    if _has_format(request):
+        config = {name: value for name, value in settings.pop("output_config").items() if name != "format"}
+        settings |= {"output_config": config} if config else {}
     limit = model_or_default(request.model).model.max_output
     settings["max_tokens"] = max(settings.get("max_tokens") or 0, min(SUMMARY_MAX_TOKENS, limit))
     return msgspec.structs.replace(effect, request=msgspec.structs.replace(request, settings=settings))
+
+
+def explain_changed_key(request: Request) -> str:
+    """Why a summary request has another cache key than the conversation; empty if it has the same."""
+    if _forces_call(request):
+        return "the conversation's requests force a tool call by tool_choice, and a summary must be text"
+    if _has_format(request):
+        return "the conversation's requests ask for an output format, and a summary must be text"
+    return ""
+
+
+def _forces_call(request: Request) -> bool:
+    return as_object(request.settings.get("tool_choice")).get("type") in _FORCED
+
+
+def _has_format(request: Request) -> bool:
+    return bool(as_object(request.settings.get("output_config")).get("format"))

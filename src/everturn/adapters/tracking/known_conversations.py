@@ -7,6 +7,7 @@ there.
 
     the request starts with the whole conversation      a continuation; nothing new means a retry
     the same, without a part of the newest message      a continuation, if the replies in it prove it
+    the same, without a part of what is summarized      a continuation, likewise
     the conversation has more after the shared part     a fork: a rewind, an edit, a branch, a regeneration
     nothing is shared                                   a new conversation
 """
@@ -15,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from everturn.adapters.tracking.caller_list import SummarizedMatch
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import common_prefix_length
 from everturn.adapters.tracking.conversation import TrackedConversation
@@ -34,6 +36,8 @@ class ConversationMatch(NamedTuple):
     links: int
     covered: int
     is_continuation: bool
+    # How the request spells what is summarized, if it lacks a part of it.
+    summarized: SummarizedMatch | None = None
 
     def is_continued_by(self, request: CallerRequest) -> bool:
         """Whether the request continues the conversation. Known history under another scope is a fork."""
@@ -100,6 +104,19 @@ class KnownConversations:
             return None
         tracked, covered = found[-1]
         return ConversationMatch(tracked, len(tracked.known.chain), covered, is_continuation=True)
+
+    def find_summarized(self, request: CallerRequest, covered: int) -> ConversationMatch | None:
+        """The conversation that has most of the request, and more than `covered` links, if the request lacks
+        a part of what is summarized there."""
+        best: ConversationMatch | None = None
+        for each in self._conversations.values():
+            if not is_in_scope(each.id, request.scope) or (found := each.align_summarized(request)) is None:
+                continue
+            if found.spelling.links >= (best.covered if best else covered + 1):
+                links = each.known.links_before(found.cut)
+                is_all = found.is_whole(each.records)
+                best = ConversationMatch(each, links, found.spelling.links, is_all, found)
+        return best
 
     def find_reply(self, message_id: str) -> ConversationMatch | None:
         """The conversation with this reply, up to and including the reply."""

@@ -48,7 +48,9 @@ class LoadedConversations:
             found = self._known.find(request.chain, request.preamble_digest, request.scope, last)
             if not last or _continues_all_replies(request, found):
                 return found
-            return self._known.find_respelled(request) or found
+            if (respelled := self._known.find_respelled(request)) is not None:
+                return respelled
+            return self._known.find_summarized(request, found.covered if found else 0) or found
 
     def find_reply(self, message_id: str) -> ConversationMatch | None:
         """The conversation with this reply, up to and including the reply."""

@@ -21,6 +21,7 @@ from everturn.adapters.tracking.chain import is_caller_message
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
 from everturn.adapters.tracking.conversation_factory import ConversationFactory, close_on_error
 from everturn.adapters.tracking.fork_watch import ForkWatch, describe_difference
+from everturn.adapters.tracking.known_conversations import ConversationMatch
 from everturn.adapters.tracking.loaded_conversations import LoadedConversations
 from everturn.adapters.tracking.parts import TrackerParts
 from everturn.adapters.tracking.reporter import Reporter
@@ -144,7 +145,7 @@ class Recogniser:
             return self.factory.new(request)
         if found.is_continued_by(request):
             return found.tracked
-        return self._fork_at(request, found.tracked, found.links)
+        return self._fork_at(request, found)
 
     def find_prefix(self, reply: str) -> KnownPrefix | None:
         """What is known of a conversation up to and including a reply: in memory, or in the store, where
@@ -173,19 +174,24 @@ class Recogniser:
             self._loaded.remember(fork)
             return fork.known.list_messages()
 
-    def _fork_at(
-        self, request: CallerRequest, parent: TrackedConversation, links: int
-    ) -> TrackedConversation:
+    def _fork_at(self, request: CallerRequest, found: ConversationMatch) -> TrackedConversation:
         """A fork of a conversation in memory, where the request differs from it."""
-        known = parent.known
-        shared = known.fork_point(links)
-        fork = self.factory.fork(request, parent, known.first(shared), known.records_before(shared))
-        self._watch_fork(request, parent, links)
+        parent, known = found.tracked, found.tracked.known
+        if found.summarized is not None:
+            shared, cut = found.summarized.shared, found.summarized.cut
+        else:
+            links = known.fork_point(found.links)
+            shared, cut = known.first(links), known.records_before(links)
+        fork = self.factory.fork(request, parent, shared, cut)
+        self._watch_fork(request, found)
         return fork
 
-    def _watch_fork(self, request: CallerRequest, parent: TrackedConversation, links: int) -> None:
+    def _watch_fork(self, request: CallerRequest, found: ConversationMatch) -> None:
         """Report a caller whose lists keep differing from what it sent before (GW-11)."""
-        difference = describe_difference(request, links, len(parent.known.chain))
+        parent = found.tracked
+        # What is left out of the list has no link in the request, but counts as known.
+        known = len(parent.known.chain) + found.covered - found.links
+        difference = describe_difference(request, found.covered, known)
         repeated = self._forks.count_fork(parent.lineage, difference)
         if repeated is None:
             return

@@ -10,11 +10,11 @@ another one's additions, a list that lacks them must show replies that only this
 calls, or enough text. Otherwise it is treated as an edit, which sends nothing but the caller's own words.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from everturn.adapters.tracking.caller_request import CallerRequest
-from everturn.adapters.tracking.chain import SYSTEM_TEXT, digest_block, role_of
+from everturn.adapters.tracking.chain import SYSTEM_TEXT, digest, digest_block, role_of
 from everturn.history.blocks import THINKING, fields_of
 from everturn.history.records import Record
 from everturn.wire.json_values import is_object, is_sequence
@@ -22,6 +22,10 @@ from everturn.wire.json_values import is_object, is_sequence
 # Characters of replies (and of earlier messages) that identify a conversation. Shorter ones, "Done." or a
 # greeting, occur in many conversations. Our choice.
 MIN_EVIDENCE: Final = 120
+# Characters that may stand for a result that was cleared, such as "[Old tool result content cleared]". Our
+# choice.
+MAX_PLACEHOLDER: Final = 200
+_MEDIA: Final = ("image", "document")
 _REMINDER: Final = ("<system-reminder>", "</system-reminder>")
 
 
@@ -41,9 +45,32 @@ class Segment(NamedTuple):
         ]
 
 
-class Alignment(NamedTuple):
-    """How far a list agrees with records: `records` has the log position for each link from the start on."""
+class SpellingLimits(NamedTuple):
+    """Where a list may lack a part of what was sent, as positions in the log: before `summarized`, which the
+    model does not see any more, and from `last_turn` on."""
 
+    summarized: int = 0
+    last_turn: int = 0
+
+    def allows(
+        self, segment: Segment, sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]
+    ) -> bool:
+        """Whether a segment that was sent like this may be spelled like that now."""
+        is_summarized = segment.records[-1][0] < self.summarized
+        if segment.records[0][0] < self.last_turn and not (is_summarized and now):
+            return False
+        if segment.is_reply:
+            return is_same_reply(sent, now)
+        return is_reduced(sent, now) or (is_summarized and is_pruned(sent, now))
+
+
+ANYWHERE: Final = SpellingLimits()
+
+
+class Alignment(NamedTuple):
+    """How far a list agrees with records: `records` has the log position for each link from `start` on."""
+
+    start: int
     links: int
     records: list[int]
     # How many of the records' segments were found in the list.
@@ -75,7 +102,9 @@ def count_turns(segments: Iterable[Segment]) -> int:
     )
 
 
-def align(segments: Sequence[Segment], request: CallerRequest, start: int) -> Alignment:
+def align(
+    segments: Sequence[Segment], request: CallerRequest, start: int, limits: SpellingLimits = ANYWHERE
+) -> Alignment:
     """Walk through the segments and the request from link `start` on, as far as they agree."""
     link, places, is_respelled = start, list[int](), False
     for done, segment in enumerate(segments):
@@ -86,14 +115,13 @@ def align(segments: Sequence[Segment], request: CallerRequest, start: int) -> Al
             # The end of what is known: the caller may go on in the same message.
             stop = link + len(digests)
         elif _digests(now) != digests:
-            is_last = done + 1 == len(segments)
-            agrees = is_same_reply(sent, now) if segment.is_reply else not is_last and is_reduced(sent, now)
-            if not agrees:
-                return Alignment(link, places, done, is_respelled)
+            is_newest = done + 1 == len(segments) and not segment.is_reply
+            if is_newest or not limits.allows(segment, sent, now):
+                return Alignment(start, link, places, done, is_respelled)
             is_respelled = True
         places += _places(segment, stop - link)
         link = stop
-    return Alignment(link, places, len(segments), is_respelled)
+    return Alignment(start, link, places, len(segments), is_respelled)
 
 
 def is_reduced(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]) -> bool:
@@ -108,6 +136,21 @@ def is_reduced(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]) 
             return False
         place = place if is_reminder else found
     return True
+
+
+def is_pruned(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]) -> bool:
+    """Whether everything was sent like this, except for what agents drop of their past to save tokens:
+    pictures and documents, in results too, and whole results. A text may say so in their place."""
+    wanted, at = _flatten(_restore_cleared(sent, now)), 0
+    for here, part in enumerate(sent_parts := _flatten(sent)):
+        if at < len(wanted) and part.digest == wanted[at].digest:
+            at += 1
+        elif part.kind not in _MEDIA:
+            return False
+        elif at < len(wanted) and wanted[at].kind == "text":
+            following = next((each for each in sent_parts[here + 1 :] if each.kind not in _MEDIA), None)
+            at += following is None or following.digest != wanted[at].digest
+    return at == len(wanted)
 
 
 def is_same_reply(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]) -> bool:
@@ -144,6 +187,50 @@ def _run_end(request: CallerRequest, start: int, *, is_reply: bool) -> int:
     while stop < len(request.chain) and (request.role(stop) == "assistant") == is_reply:
         stop += 1
     return stop
+
+
+def _restore_cleared(
+    sent: Iterable[tuple[str, Any]], now: Iterable[tuple[str, Any]]
+) -> Iterator[tuple[str, Any]]:
+    """What the caller says now, with the results that it has cleared as they were sent."""
+    results = {block.get("tool_use_id"): block for _, block in sent if _is_result(block)}
+    for role, block in now:
+        known = results.get(block.get("tool_use_id")) if _is_result(block) else None
+        yield role, known if known is not None and _is_cleared(known, block) else block
+
+
+def _is_result(block: Any) -> bool:
+    return is_object(block) and block.get("type") == "tool_result"
+
+
+def _is_cleared(sent: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether a short text stands for a result whose text was much longer."""
+    left = _result_text(now.get("content"))
+    if left is None or len(left) > MAX_PLACEHOLDER or bool(sent.get("is_error")) != bool(now.get("is_error")):
+        return False
+    content = sent.get("content") or ()
+    parts: Sequence[Any] = content if is_sequence(content) else ({"text": content},)
+    return sum(len(part.get("text") or "") for part in parts if is_object(part)) > 2 * len(left)
+
+
+class _Part(NamedTuple):
+    kind: str
+    digest: bytes
+
+
+def _flatten(blocks: Iterable[tuple[str, Any]]) -> list[_Part]:
+    """The blocks with content; a result as its frame, its parts and its end."""
+    found: list[_Part] = []
+    for role, block in blocks:
+        kind = block.get("type") if is_object(block) else "text"
+        if is_object(block) and kind == "tool_result":
+            frame = digest(b"frame", [block.get("tool_use_id"), bool(block.get("is_error"))])
+            content = block.get("content") or ()
+            parts: Sequence[Any] = content if is_sequence(content) else (content,)
+            found += [_Part(kind, frame), *_flatten((role, part) for part in parts), _Part("end", frame)]
+        elif (same := digest_block(role, block)) is not None:
+            found.append(_Part(str(kind), same))
+    return found
 
 
 def _digests(blocks: Iterable[tuple[str, Any]]) -> list[bytes]:

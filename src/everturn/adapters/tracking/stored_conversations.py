@@ -4,12 +4,13 @@ from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from everturn.adapters.tracking.caller_list import CallerList, KnownList, read_caller_list
+from everturn.adapters.tracking.caller_list import CallerList, KnownList, first_in_view, read_caller_list
 from everturn.adapters.tracking.caller_request import CallerRequest, KnownPrefix
 from everturn.adapters.tracking.chain import common_prefix_length, is_caller_message
 from everturn.adapters.tracking.kept_preambles import read_preamble
 from everturn.adapters.tracking.respelling import Segment, align, count_turns, is_identifying, split_segments
 from everturn.adapters.tracking.transcript_folder import TranscriptFile, Transcripts
+from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.session.state_file import SettledList, read_state
 
@@ -66,9 +67,8 @@ def _match(transcript: TranscriptFile, request: CallerRequest) -> StoredMatch | 
     if exact is not None and exact.is_whole:
         return exact
     respelled = _match_respelled(transcript, records, request)
-    if respelled is None or (exact and len(exact.shared.chain) >= len(respelled.shared.chain)):
-        return exact
-    return respelled
+    found = [each for each in (exact, respelled, _match_summarized(transcript, records, request)) if each]
+    return max(found, key=lambda each: len(each.shared.chain), default=None)
 
 
 def _match_exactly(
@@ -117,6 +117,15 @@ def _match_respelled(
     cut = len(records) if is_next else segments[done].records[0][0]
     shared = CallerList(list(request.chain[:links]), found.records[:links])
     return StoredMatch(transcript, shared, cut, is_next)
+
+
+def _match_summarized(
+    transcript: TranscriptFile, records: Sequence[Record], request: CallerRequest
+) -> StoredMatch | None:
+    """The same where the caller has left out parts of what is summarized."""
+    summarized = first_in_view(Log(records))
+    found = KnownList(records).align_summarized(request, summarized) if summarized else None
+    return found and StoredMatch(transcript, found.shared, found.cut, found.is_whole(records))
 
 
 def _segments_before(segments: Sequence[Segment], position: int) -> int:
