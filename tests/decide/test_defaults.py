@@ -9,8 +9,9 @@ from everturn.decide.cache_key_snapshot import CacheKeySnapshot
 from everturn.decide.compact.breakers import CompactionBreaker, RefillBreaker
 from everturn.decide.compact.budget import TruncatedText
 from everturn.decide.compact.call_index import Called
-from everturn.decide.compact.context import CompactionContext
+from everturn.decide.compact.context import CompactionContext, LeastTokens
 from everturn.decide.compact.divide import Division
+from everturn.decide.compact.outline import FileOutline
 from everturn.decide.compact.pins import Pins
 from everturn.decide.compact.restored_attachments import RestoredAttachment
 from everturn.decide.compact.state import UsableNotes
@@ -23,13 +24,22 @@ from everturn.decide.compact.values import (
     CompactionFailed,
     CompactionPlan,
     CompactionRequest,
+    CompactionSkipped,
     Receipt,
     RestorationPlan,
 )
+from everturn.decide.economy.decisions import EconomicDecision
+from everturn.decide.economy.head import HeadTool
+from everturn.decide.economy.holds import HoldDecision, HoldInputs
+from everturn.decide.economy.prices import RelativePrices
+from everturn.decide.economy.resets import ResetInputs
+from everturn.decide.economy.reuse import ReuseCount
+from everturn.decide.economy.state import EconomyState
 from everturn.decide.effects import AskModel, FileRead, HookOutcome, ModelFailure
 from everturn.decide.events import (
     BreakerOpened,
     CacheBroken,
+    CacheHeld,
     CompactionDone,
     CompactionNotDone,
     EventContext,
@@ -37,6 +47,7 @@ from everturn.decide.events import (
     MicroCompacted,
     PassedThrough,
     Repaired,
+    TranscriptDamaged,
     TranscriptShared,
 )
 from everturn.decide.extractive.reading.facts import (
@@ -50,6 +61,7 @@ from everturn.decide.extractive.reading.facts import (
     ToolFailure,
     WorkState,
 )
+from everturn.decide.extractive.settings import SummarySettings
 from everturn.decide.extractive.summarize import Summary
 from everturn.decide.extractive.writing.fitting import DroppedEntry, FittedSection, SummaryEntry
 from everturn.decide.micro.cache_edit_state import CacheEditState
@@ -59,7 +71,7 @@ from everturn.decide.notes.document import Notes, NotesState
 from everturn.decide.notes.extraction import NotUpdated, Replacement
 from everturn.decide.result_tracker import TrackedResult
 from everturn.decide.retention.matching import Item, RetainedItems
-from everturn.decide.retention.score import Retention
+from everturn.decide.retention.score import Retention, RetentionFigures
 from everturn.decide.rewind import RewindPlan
 from everturn.decide.tools import ToolKinds
 from everturn.decide.view_tracker import TrackerInputs
@@ -224,6 +236,62 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     RewindPlan: {"text": ""},
     ToolKinds: {"reproducible": (), "write_like": (), "keep": (), "reads": (), "clear_all": False},
     TrackerInputs: {"offered": ()},
+    LeastTokens: {"sent": 0, "unsent": 0},
+    FileOutline: {"root": "", "lines": ()},
+    CompactionSkipped: {"attempts": ()},
+    EconomicDecision: {"cost": 0.0, "expected": 0.0},
+    HeadTool: {"calls": 0, "is_deferred": False},
+    HoldDecision: {"refusal": ""},
+    HoldInputs: {"form": "hour"},
+    RelativePrices: {"ttl": "5m"},
+    ResetInputs: {"is_cached": True, "head": 0, "unanswered": 0},
+    ReuseCount: {"exchanges": 0, "needed": 0},
+    EconomyState: {
+        "resets": (),
+        "boundary": "",
+        "base": None,
+        "carry": 0.0,
+        "spent": 0.0,
+        "unmanaged": 0.0,
+        "held": 0.0,
+        "surplus": 0,
+        "shared": 0,
+        "prompt": 0,
+        "output": 0,
+        "cached": 0,
+        "called_at": None,
+        "holds": 0,
+        "was_reset": False,
+        "share_before": None,
+        "quiet_below": 0,
+        "unpriced": "",
+    },
+    CacheHeld: {"dollars": 0.0, "expected": 0.0, "usage": None},
+    TranscriptDamaged: {"what": "", "path": ""},
+    RetentionFigures: {"wrong": ()},
+    SummarySettings: {
+        "budget": 8_000,
+        "shares": {6: 0.32, 8: 0.16, 1: 0.13, 7: 0.08, 4: 0.07, 5: 0.09, 3: 0.11, 9: 0.03, 2: 0.01},
+        "short_messages": 0.7,
+        "rungs": (4_000, 2_000, 1_000, 500, 250, 120, 60),
+        "request": 600,
+        "sentence": 300,
+        "files": 40,
+        "snippet_lines": 12,
+        "snippet": 600,
+        "failures": 30,
+        "corrections": 20,
+        "conclusions": 12,
+        "reports": 24,
+        "report": 500,
+        "new_report": 1_200,
+        "new_reports": 3,
+        "concepts": 24,
+        "calls": 8,
+        "findings": 8,
+        "commits": 8,
+        "statement": 1_600,
+    },
 }
 
 

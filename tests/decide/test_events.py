@@ -38,9 +38,10 @@ from everturn.decide.events import (
     make_micro_compacted,
     make_prediction_missed,
     make_repaired,
+    thinking_dropped,
 )
 from everturn.decide.micro.context import MicroPlan, OffloadPlan, no_change
-from everturn.history.edits import Cleared
+from everturn.history.edits import Cleared, ThinkingDropped
 from everturn.history.records import Usage
 from everturn.history.repair import Repair
 from everturn.measure.accounting import Metrics, Shares
@@ -115,7 +116,9 @@ def test_a_compaction_says_how_it_was_done_and_what_it_cost():
     shares = Shares(
         human=10, assistant=0, local_output=0, tool_requests=10, tool_results=80, duplicate_reads=0
     )
-    assert make_compaction_done(PLAN, made, NOW, metrics) == CompactionDone(
+    done = make_compaction_done(PLAN, made, NOW, metrics)
+    assert done.score is None
+    assert done == CompactionDone(
         moment=NOW,
         trigger="auto",
         form="full",
@@ -212,3 +215,19 @@ def test_a_hook_that_made_no_trouble_is_no_event():
 def test_every_event_has_a_name_of_its_own():
     events = Event.__subclasses__()
     assert len({event.__struct_config__.tag for event in events}) == len(events)
+
+
+def test_a_size_is_never_negative_after_more_was_saved_than_was_known():
+    made = thinking_dropped(ThinkingDropped("a1", why="idle"), 700, 500, NOW)
+    assert made == MicroCompacted(
+        moment=NOW,
+        kind="thinking",
+        results=0,
+        tokens_before=500,
+        tokens_after=0,
+        tokens_saved=700,
+        why="idle",
+    )
+    saved = make_micro_compacted(MicroPlan("time", (Cleared(("a",)),), "cold", tokens_saved=700), 500, NOW)
+    assert saved is not None
+    assert saved.tokens_after == 0

@@ -31,7 +31,7 @@ from everturn.decide.notes.extraction import (
     edit_tool_among,
     extraction_message,
 )
-from everturn.decide.notes.kept import KeptRecords, Rejected, select_kept_records
+from everturn.decide.notes.kept import KeptRecords, Rejected, has_text, select_kept_records
 from everturn.decide.notes.settings import NotesSettings
 from everturn.decide.notes.triggers import (
     Extract,
@@ -493,3 +493,25 @@ def test_whatever_is_kept_is_cut_whole_and_holds_all_that_is_not_covered(records
     assert kept.start <= last + 1
     assert kept.tokens <= most
     assert not any(record.is_boundary for record in view.records[kept.start :])
+
+
+def test_exactly_as_much_as_may_be_kept_is_kept():
+    records = talk(4)
+    notes = Notes(noted("Worklog", "x"), NotesState("a1"))
+
+    def keep(most: int) -> KeptRecords | Rejected:
+        settings = NotesSettings(enabled=True, keep_tokens=0, keep_messages=0, keep_at_most=most)
+        return select_kept_records(notes, view_of(records), TokenCounter(), settings)
+
+    whole = keep(99_000)
+    assert isinstance(whole, KeptRecords)
+    assert keep(whole.tokens) == whole
+    assert isinstance(keep(whole.tokens - 1), Rejected)
+
+
+def test_messages_with_text_are_those_that_somebody_wrote_or_read():
+    assert has_text(user("x", uuid="u"))
+    assert has_text(assistant("x", id="m"))
+    others = [assistant(call("c"), id="m2"), result("c", "x"), boundary()]
+    for each in (*others, user("x", uuid="m", isMeta=True), user("x", uuid="d", isVirtual=True)):
+        assert not has_text(each)

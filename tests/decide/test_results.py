@@ -124,3 +124,23 @@ def test_results_agree_with_the_meter_about_every_saving(records):
     calls = [result.call for result in results.active]
     assert results.clear(calls) == meter.clear(calls)
     assert (results.count, results.tokens) == (0, 0)
+
+
+def test_a_reply_that_answers_nothing_begins_no_group():
+    records = [b.assistant(b.call("c1"), id="m1", uuid="p1"), b.result("c1")]
+    assert [each.group for each in followed(records).active] == [0]
+
+
+def test_characters_of_a_result_are_those_of_its_texts_and_their_breaks():
+    def characters(*parts: dict[str, object]) -> int:
+        records = [
+            b.assistant(b.call("c1", "Read"), id="m1"),
+            b.user([b.answer("c1", list(parts))], uuid="r"),
+        ]
+        (found,) = followed(records).active
+        return found.characters
+
+    empty: dict[str, object] = {"type": "text"}
+    assert characters(b.say("abc"), b.say("de")) == 6
+    assert characters(b.say("abc"), empty) == 3
+    assert characters(b.say("abc"), {"type": "image"}) == 0

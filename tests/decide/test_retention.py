@@ -154,6 +154,7 @@ def test_corrections_are_looked_for():
     ("text", "wrong"),
     [
         ("7. Pending tasks:\n   - None.\n", "says that nothing is pending, but open is: pytest tests"),
+        ("7. Pending tasks:\n\n   - None.\n", "says that nothing is pending, but open is: pytest tests"),
         ("8. Current work:\n   pytest tests passed.\n", CLAIMED),
         ("8. Current work:\n   All tests pass now.\n", CLAIMED),
     ],
@@ -248,3 +249,26 @@ def test_files_that_were_written_or_edited_since_the_last_message_are_last_words
         call(4, "Read", "/p/read.py"),
     ]
     assert measure_retention(records, "nothing").last_words.lost == ("go", "/p/new.md", "/p/main.py")
+
+
+def test_words_that_begin_with_the_same_six_letters_are_the_same():
+    said = b.user("summarise documents quickly")
+    same = measure_retention([said], "quickness: a summary of the documentation")
+    assert same.user_instructions == RetainedItems(0, 1, loosely=1)
+    other = measure_retention([said], "quicker: a summit of the doctrine")
+    assert other.user_instructions == RetainedItems(0, 1, ("summarise documents quickly",), weighed=0)
+
+
+def test_the_last_four_reports_are_outcomes():
+    records: list[Record] = []
+    for at in range(6):
+        records.append(b.user(f"Question number {at}, please.", uuid=f"u{at}"))
+        records.append(b.assistant(f"Finished part{at} of the importer.", id=f"m{at}"))
+    records.append(b.user("And now?", uuid="u6"))
+    found = measure_retention(records, "Nothing.").outcomes
+    assert found.lost == tuple(f"Finished part{at} of the importer." for at in range(2, 6))
+
+
+def test_the_first_word_of_a_text_is_looked_at():
+    found = measure_retention([b.user("rename the constants")], "Constants are to be renamed.")
+    assert found.user_instructions == RetainedItems(0, 1, loosely=1)

@@ -65,6 +65,17 @@ def test_a_hold_without_a_known_price_is_refused():
     assert (found.cost, found.expected, found.chance, planned.prediction.total) == (0.0, 0.0, 0.0, 0)
 
 
+def test_a_hold_that_would_read_nothing_is_refused():
+    scene = economic(LARGE)
+    replied(scene, Usage(input_tokens=60_000, output_tokens=100))
+    planned = scene.conversation.plan_hold(scene.now + timedelta(seconds=290))
+    assert planned is not None
+    found = planned.decision
+    why = "nothing of the last prompt is in the cache"
+    assert (found.holds, found.why.partition(" (")[0], found.refusal) == (False, why, "request")
+    assert planned.prediction.total == 0
+
+
 @pytest.mark.spec("EC-8")
 def test_a_reset_leaves_its_boundary_its_saving_and_what_would_have_been_read():
     scene = economic(LARGE)
@@ -283,3 +294,12 @@ def test_the_books_follow_a_view_that_somebody_else_compacted(is_on: bool):
         scene.conversation.add(record)
     size = scene.conversation.size.next_request
     assert economy.state == (before.in_view("b1", size) if is_on else before)
+
+
+def test_a_pause_is_counted_from_the_start_of_the_last_call():
+    scene = economic(LARGE)
+    scene.turn()
+    later = scene.now + timedelta(seconds=40)
+    usage = Usage(cache_creation_input_tokens=60_000, output_tokens=100)
+    scene.conversation.record_reply([REPLY], usage, later)
+    assert scene.conversation.economy.state.called_at == scene.now.timestamp()

@@ -122,3 +122,13 @@ def test_a_reply_belongs_to_the_source_that_was_observed_or_to_the_setting():
     conversation.record_observed_reply([], said, alone.now)
     baselines = conversation.detector.baselines
     assert {name for name, known in baselines.items() if known.answered is not None} == {"one"}
+
+
+def test_what_another_process_recorded_is_in_view_before_and_after_our_own_first_request():
+    scene = Alone([user("Hi.", uuid="u1")])
+    conversation = scene.conversation
+    conversation.add_from_elsewhere([assistant("Hello.", id="m1", uuid="a1")], {})
+    conversation.add(user("Go on.", uuid="u2"))
+    scene.turn()
+    conversation.add_from_elsewhere([assistant("Gladly.", id="m2", uuid="a2")], {})
+    assert [record.uuid for record in conversation.log.view.records] == ["u1", "a1", "u2", "a2"]

@@ -96,3 +96,4 @@ def test_the_last_prompt_is_found_from_a_place_on():
     messages = [user(HI), assistant(CALL), user(RESULT, HO), assistant(HO), user(RESULT)]
     assert [find_last_prompt(messages, first, otherwise=9) for first in (0, 2, 3)] == [2, 2, 9]
     assert find_last_prompt([]) == 0
+    assert find_last_prompt([user(HI), assistant(HO)], otherwise=9) == 0

@@ -65,3 +65,14 @@ def test_a_boundary_and_a_message_id_are_known_by_name():
     assert [b.boundary().is_boundary, b.summary().is_boundary] == [True, False]
     assert [b.assistant("x", id="m7").message_id, b.user("x").message_id] == ["m7", ""]
     assert Record(kind="system", uuid="x").is_boundary is False
+
+
+def test_negative_counts_of_a_usage_are_zero_and_the_others_stay():
+    by_lifetime = CacheCreation(1, 2)
+    assert Usage(-1, -2, -3, -4, by_lifetime).clamped == Usage(0, 0, 0, 0, by_lifetime)
+    for wrong in (Usage(-1, 6, 7, 8), Usage(5, -1, 7, 8), Usage(5, 6, -1, 8), Usage(5, 6, 7, -1)):
+        counts = (
+            wrong.input_tokens, wrong.cache_creation_input_tokens, wrong.cache_read_input_tokens,
+            wrong.output_tokens,
+        )  # fmt: skip
+        assert wrong.clamped == Usage(*(max(0, each) for each in counts))

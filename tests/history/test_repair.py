@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.history.blocks import Block, block_from_fields, result_block, text_block
-from everturn.history.repair import NO_RESULT, Repair, distinct_calls, pair_results
+from everturn.history.repair import NO_RESULT, Repair, distinct_calls, end_server_calls, pair_results
 
 
 def call(name: str, **inputs: object) -> Block:
@@ -64,3 +64,35 @@ def test_results_of_renamed_calls_find_them_by_position():
         [call("a"), call("a-2")], [result_block("a", "first"), result_block("a", "second")], ["a", "a"], []
     )
     assert (results, strays) == ([result_block("a", "first"), result_block("a-2", "second")], [])
+
+
+def test_calls_of_the_provider_s_tools_without_a_result_get_an_error_before_calls_of_ours():
+    def server(name: str, tool: str, kind: str = "server_tool_use") -> Block:
+        return block_from_fields({"type": kind, "id": name, "name": tool, "input": {}})
+
+    def ended(name: str, kind: str) -> Block:
+        error = {"type": f"{kind}_error", "error_code": "unavailable"}
+        return block_from_fields({"type": kind, "tool_use_id": name, "content": error})
+
+    search, find = server("s1", "web_search"), server("s2", "tool_search_tool_regex")
+    remote = server("s3", "ask", "mcp_tool_use")
+    answered = [server("s4", "web_fetch"), ended("s4", "web_fetch_tool_result")]
+    failed = {"type": "mcp_tool_result", "tool_use_id": "s3", "is_error": True, "content": NO_RESULT}
+    repairs: list[Repair] = []
+    assert end_server_calls([search, find, remote, *answered, call("a"), call("b")], repairs) == [
+        search,
+        find,
+        remote,
+        *answered,
+        ended("s1", "web_search_tool_result"),
+        ended("s2", "tool_search_tool_result"),
+        block_from_fields(failed),
+        call("a"),
+        call("b"),
+    ]
+    what = "a call of the provider's own tool without a result got an error"
+    assert repairs == [Repair("server_call", name, what) for name in ("s1", "s2", "s3")]
+    assert end_server_calls([*answered, call("a")], repairs) == [*answered, call("a")]
+    assert end_server_calls([text_block("x"), search], []) == [
+        text_block("x"), search, ended("s1", "web_search_tool_result"),
+    ]  # fmt: skip

@@ -3,8 +3,17 @@
 from datetime import date
 from decimal import Decimal
 
+from everturn.measure.model import Rates
 from everturn.measure.model_table import Model, find_model
-from everturn.measure.pricing import PricedUsage, PriceLine, compute_priced_usage
+from everturn.measure.pricing import (
+    BilledTokens,
+    PricedUsage,
+    PriceLine,
+    compute_priced_usage,
+    price_in_dollars,
+    price_reads,
+    price_tokens,
+)
 
 TODAY = date(2026, 11, 15)
 D = Decimal
@@ -97,3 +106,19 @@ def test_the_price_step_of_haiku_5_5_counts_the_whole_prompt_and_re_rates_the_ou
 def test_searches_are_paid_by_the_thousand():
     searched = {"input_tokens": 0, "output_tokens": 0, "server_tool_use": {"web_search_requests": 3}}
     assert compute_priced_usage(searched, model("claude-opus-5"), on=TODAY).dollars == D("0.03")
+
+
+def test_the_price_in_dollars_is_the_sum_of_the_lines():
+    rates = Rates(*(Decimal(rate) for rate in (5, 3, 7, 11, 25)))
+    tokens = BilledTokens(input=1, read=20, write_5m=300, write_1h=4_000, output=50_000)
+    lines = price_tokens(tokens, rates)
+    assert len(lines) == 5
+    assert price_in_dollars(tokens, rates) == PricedUsage(lines).dollars > 0
+    assert price_in_dollars(BilledTokens(), rates) == 0
+
+
+def test_what_calls_read_again_is_priced_by_each_call_s_own_rate():
+    known = [model("claude-opus-5"), model("claude-haiku-4-5")]
+    rates = [each.rates(on=TODAY, prompt_tokens=0).read for each in known]
+    assert price_reads(2_000_000, [(each, TODAY) for each in known]) == 2 * sum(rates) > 0
+    assert price_reads(2_000_000, []) is None

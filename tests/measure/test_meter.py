@@ -420,3 +420,10 @@ def test_a_view_is_estimated_as_its_meter_does_pictures_included():
     )
     found = estimate_view(view, TokenCounter())
     assert found == make_meter(view, TokenCounter()).estimate().tokens > 100
+
+
+def test_an_estimate_of_a_view_adds_what_was_counted_to_what_is_guessed():
+    view = Log([b.user("x" * 40, uuid="a"), b.assistant("y" * 40, id="m"), b.user("z", uuid="c")]).view
+    counts = TokenCounter(ProviderCounts({"a": 700, "c": 30}))
+    whole = estimate_view(view, counts)
+    assert whole == make_meter(view, counts).estimate().tokens == 730 + pad_estimate(10)

@@ -244,6 +244,11 @@ def test_entries_may_be_based_on_each_other_in_any_order_and_tables_may_be_exten
             "Did you mean claude-opus-5-5?",
         ),
         (
+            {"based_on": "zzz"},
+            "models.\"mine\".based_on = 'zzz', which is not in the table. "
+            f"Known models: {', '.join(model.id for model in MODELS)}.",
+        ),
+        (
             {"window": 5, "input_price": 1},
             'models."mine" is a new model: give based_on = "the name of a known model", or also give '
             "max_output, output_price.",
@@ -264,3 +269,13 @@ def test_all_problems_are_told_at_once_and_circles_are_found():
     with pytest.raises(InputError) as raised:
         extended(a={"based_on": "b"}, b={"based_on": "a"})
     assert str(raised.value) == "models.\"b\".based_on = 'a', which is based on 'b' itself."
+
+
+def test_models_offer_no_effort_three_four_or_all_five():
+    found = {len(model.efforts): model.efforts for model in MODELS}
+    assert found == {
+        0: (),
+        3: ("low", "medium", "high"),
+        4: ("low", "medium", "high", "max"),
+        5: ("low", "medium", "high", "xhigh", "max"),
+    }

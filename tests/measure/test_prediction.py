@@ -147,3 +147,11 @@ def test_forecasts_of_one_workspace_share_what_was_written():
     cache = PrefixCache()
     asked(Forecast(cache), prompt(3, 2))
     assert Forecast(cache).predict(prompt(5, 4), 1.0).read == 300
+
+
+def test_an_entry_that_was_read_instead_of_a_lost_one_stays_where_no_breakpoint_writes_it_again():
+    forecast = Forecast()
+    asked(forecast, prompt(5, 1, 4))
+    forecast.predict(prompt(8, 7), 10.0)
+    forecast.settle(usage(200, 600, 0, 3), 10.0)
+    assert asked(forecast, prompt(6, 5), 20.0) == Prediction(200, 400, 0, 3, hit=1)

@@ -223,3 +223,8 @@ def test_other_blocks_under_a_known_uuid_are_counted_anew():
     counts = TokenCounter()
     assert counts.of(user(text_block("x" * 40))).whole == TokenCount(guessed=10)
     assert counts.of(user(text_block("x" * 80))).whole == TokenCount(guessed=20)
+
+
+def test_what_was_counted_is_part_of_the_total_and_only_what_was_guessed_is_padded():
+    count = TokenCount(guessed=300, counted=50)
+    assert (count.total, count.padded) == (350, pad_estimate(300) + 50)

@@ -371,3 +371,20 @@ def test_a_reply_of_only_thinking_before_another_reply_is_left_out_and_told():
     found = flat(*records)
     assert found.messages == (user("go"), assistant("Done."), user("thanks"))
     assert [each.kind for each in found.repairs] == ["trailing_thinking"]
+
+
+def test_other_tools_change_messages_from_the_first_whose_input_they_fit_and_the_same_tools_none():
+    fold = Flattener()
+    for record in (
+        b.user("go"), b.assistant("I look.", id="m1"), b.user("do"),
+        b.assistant(b.call("c", "Read", limit="5"), id="m2"), b.result("c"), b.assistant("Done.", id="m3"),
+        b.user("thanks"), b.assistant("Welcome.", id="m4"), b.user("bye"),
+    ):  # fmt: skip
+        fold.add(record)
+    assert fold.take_changes() == 0
+    before = fold.flat().messages
+    fold.set_tools({})
+    assert all(old is new for old, new in zip(before, fold.flat().messages, strict=True))
+    fold.set_tools({"Read": {"type": "object", "properties": {"limit": {"type": "integer"}}}})
+    assert fold.flat().messages == (*before[:3], assistant(b.call("c", "Read", limit=5)), *before[4:])
+    assert fold.take_changes() == 3

@@ -32,8 +32,9 @@ def test_the_state_of_a_session_lists_what_there_is_in_its_order():
     "given", [{"rules": ["x"]}, {"tasks": ["x"]}, {"files": ["x"]}, {"last_message": "x"}]
 )
 def test_a_single_fact_is_worth_telling_and_none_is_not(given):
-    heading, line = session_state.session_state(**given).split("\n\n")[1].split("\n")
-    assert (heading[-1], line) == (":", "x")
+    opening, fact = session_state.session_state(**given).split("\n\n")
+    heading, line = fact.split("\n")
+    assert (opening, heading[-1], line) == (OPENING, ":", "x")
     assert session_state.session_state(transcript="/s.jsonl") == ""
 
 

@@ -26,6 +26,8 @@ BARE: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"type": "system", "subtype": "microcompact_boundary", "microcompactMetadata": {}},
         {"subtype": "microcompact_boundary", "edit": Cleared((), "auto micro-compaction")},
     ),
+    ({"type": "system", "subtype": "microcompact_boundary"}, {"subtype": "microcompact_boundary"}),
+    ({"type": "system", "subtype": "other", "microcompactMetadata": {}}, {"subtype": "other"}),
     ({"type": "attachment", "attachment": {}}, {"blocks": (Block("attachment", b"{}"),)}),
 ]
 

@@ -492,3 +492,9 @@ def test_an_empty_file_is_one_empty_line():
 @pytest.mark.parametrize("kind", ["summary", "queue-operation", "file-history-snapshot", "last-prompt"])
 def test_a_file_of_bookkeeping_alone_is_a_session(kind: str):
     assert looks_like_a_session(parse_session_file(b.line({"type": kind})).lines)
+
+
+def test_empty_lines_do_not_hide_a_first_write_that_was_cut_short():
+    torn = HELLO[: len(HELLO) // 2]
+    assert looks_like_a_session(parse_session_file(b"\n" + torn + b"\n\n").lines)
+    assert not looks_like_a_session(parse_session_file(torn + b"\n" + torn).lines)

@@ -169,3 +169,8 @@ def test_what_was_cleared_is_written_as_claude_code_does():
         "clearedAttachmentUUIDs": [],
         "reason": "cold",
     }
+
+
+def test_a_system_record_without_an_edit_keeps_its_subtype():
+    line = json.loads(encode_record(Record(kind="system", uuid="x", subtype="informational")))
+    assert line["subtype"] == "informational"

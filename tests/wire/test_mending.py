@@ -14,6 +14,13 @@ from everturn.wire.line_repair import LineProblem, RepairedLine, describe_proble
         (b'\xef\xbb\xbf{"a":1}', RepairedLine((b'{"a":1}',), ())),
         (b"// hi", RepairedLine((), (LineProblem(7, "comment", "a comment, kept and not read"),))),
         (
+            b'{"a":-Infinity,"b":"Infinity"}',
+            RepairedLine(
+                (b'{"a":"not a number","b":"Infinity"}',),
+                (LineProblem(7, "number", "values that JSON does not allow (NaN, Infinity): 1"),),
+            ),
+        ),
+        (
             b'{"a":NaN,"b":"NaN"}',
             RepairedLine(
                 (b'{"a":"not a number","b":"NaN"}',),

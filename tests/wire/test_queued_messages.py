@@ -137,3 +137,8 @@ def test_recall_finds_what_was_typed_while_the_model_worked(typed):
         ("user", "Could we have a linting rule for it?")
     ]
     found.close()
+
+
+def test_only_lines_about_the_queue_are_read_as_such():
+    lines = [operation("enqueue", "Later."), operation("enqueue", "Other.") | {"type": "progress"}]
+    assert [each.text for each in read_queue(parse_session_file(data(lines)).lines)] == ["Later."]

@@ -41,6 +41,8 @@ def test_the_gap_in_the_error_says_how_many_rounds_go():
     messages = conversation(9)
     # 100 of the question and 200 of each of two rounds are exactly the gap.
     assert rung(messages, error) == (MARKER, *messages[5:])
+    one_more = parse_overflow("prompt is too long: 200501 tokens > 200000 maximum")
+    assert rung(messages, one_more) == (MARKER, *messages[7:])
 
 
 @pytest.mark.spec("CP-9")

@@ -43,6 +43,14 @@ LONGEST = DEFAULTS.longest_pin
         "Don’t rename anything",
         "Leave config.yml alone.",
         "Make sure that you never log tokens.",
+        "You may only write tests.",
+        "Under no circumstances push.",
+        "No matter what, commit first.",
+        "Keep in mind that Windows has other paths.",
+        "Remember to run the linter.",
+        "Make sure that you run it.",
+        "Stop pushing.",
+        "You should always ask.",
     ],
 )
 def test_a_standing_instruction_is_found_as_it_was_written(rule: str):

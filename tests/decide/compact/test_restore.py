@@ -170,6 +170,13 @@ def test_the_todo_list_is_the_last_one_written():
     records = [*turns(1), *todos("t1", "pending", "pending"), *todos("t2", "completed", "in_progress")]
     assert found(records).todos == "- [completed] step 1\n- [in_progress] step 2"
     assert found(turns(1), todos("t3", "pending")).todos == ""
+    named = [
+        {"id": "7", "content": "look"},
+        {"step": "act", "status": "in_progress"},
+        {"description": "rest"},
+    ]
+    listed = found([*turns(1), *used("t5", "TodoWrite", todos=named)]).todos
+    assert listed == "- [pending] #7 look\n- [in_progress] act\n- [pending] rest"
     assert found([*records, *todos("t4", "completed", "completed")]).todos == ""
 
 
@@ -269,6 +276,7 @@ def test_agents_at_work_or_not_collected_are_named_so_that_no_second_one_is_star
         *used("o1", "TaskOutput", running, task_id="a1"),
         *used("o3", "TaskOutput", over, task_id="a3"),
         b.user(notice, uuid="notice"),
+        b.assistant(notice.replace("a2", "a1"), id="quoted"),
     ]
     expected = ("- a1 (running): review data", "- a2 (completed): review tests")
     assert found(records).agents == expected
@@ -371,6 +379,8 @@ def test_tools_agents_and_servers_are_announced_again_as_differences_and_skill_n
     )
     back = found(records, kept)
     assert (back.tools, back.listings) == (("WebFetch",), expected)
+    taken = note("deferred_tools_delta", "x6", addedNames=[], removedNames=["WebFetch"])
+    assert found(records, [*kept, taken]).tools == ()
     bench = Bench(records)
     bench.compact(AUTO)
     assert attached(bench) == ["restored_tools", "restored_listing", "restored_listing", "compaction_receipt"]

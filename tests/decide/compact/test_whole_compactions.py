@@ -20,15 +20,17 @@ from engine.held import head
 from presets import preset, with_threshold
 
 from everturn.decide.compact.settings import CompactSettings
+from everturn.decide.compact.strategies import WINDOW_FULL
 from everturn.decide.compact.values import CompactionRequest
 from everturn.decide.effects import AskModel, Effect, ModelAnswer, ModelFailure
 from everturn.decide.notes.document import Notes, NotesState
-from everturn.history.blocks import Block, block_from_fields, text_block
+from everturn.history.blocks import Block, block_from_fields, text_block, text_of
 from everturn.history.messages import Message
 from everturn.history.records import Record, Usage
 from everturn.view.forks import CapturedRequest
 from everturn.wire.anthropic import Request
 from everturn.wire.overflow import Overflow
+from everturn.wire.queued_messages import QueuedMessage
 
 GOLDEN = Path(__file__).with_name("golden")
 NOTED = Notes("# Current state\n" + "The reader of rows counts once. " * 12, NotesState("s1"))
@@ -150,6 +152,24 @@ def test_each_form_and_trigger_divides_and_records_as_before(name, asked):
 def test_what_fails_is_told_in_its_order_and_the_next_strategy_is_tried():
     answers = [DOWN, TOO_LONG, short(), short(), DOWN]
     told("failures", *compact(alone("fork", "direct", "extractive", answers=answers, compact={"calls": 9})))
+
+
+def test_a_summary_that_reached_the_end_of_the_window_is_asked_for_again_with_less():
+    full = ModelAnswer((text_block("1. The user"),), WINDOW_FULL, Usage(900, 10, 20, 30))
+    refused = ModelFailure("too_long", "too long", Overflow("anthropic", 9_500, 9_000))
+    scene = alone("direct", "extractive", answers=[refused, full, summary()], records=crowded())
+    made, effects = compact(scene)
+    calls = [(len(each.request.messages), each.request) for each in effects if isinstance(each, AskModel)]
+    told("window_full", calls, made.attempts)
+
+
+def test_a_model_is_told_what_was_typed_meanwhile_in_the_order_in_which_it_was():
+    scene = alone("fork")
+    typed = [("Third.", "2026-11-15T13:00:02Z"), ("First.", "2026-11-15T13:00:00Z"), ("Old.", "2020-01-01")]
+    scene.conversation.take_queued([QueuedMessage(text, "waiting", at) for text, at in typed])
+    asked = next(each for each in compact(scene)[1] if isinstance(each, AskModel))
+    prompt = text_of(asked.request.messages[-1].blocks[-1])
+    assert 0 < prompt.find("First.") < prompt.find("Third.")
 
 
 def test_when_all_fails_nothing_is_recorded_and_every_reason_is_told():

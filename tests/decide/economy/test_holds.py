@@ -118,3 +118,14 @@ def test_a_reset_is_compared_with_the_context_that_it_spared():
     assert after.spent == pytest.approx(0.625 + 0.25 + (1.25 * 10_000 + 0.1 * 20_000) * 5e-6)
     assert after.unmanaged == pytest.approx(0.625 + 0.1 * 100_000 * 5e-6)
     assert (after.base, after.carry, after.surplus) == (30_000, 0.0, 70_000)
+
+
+def test_a_hold_may_cost_the_last_cent_of_its_budget():
+    cost = decide_hold(QUIET).cost
+
+    def decide(dollars: float) -> tuple[bool, str]:
+        settings = msgspec.structs.replace(QUIET.settings, hold_dollars=dollars)
+        found = decide_hold(msgspec.structs.replace(QUIET, settings=settings))
+        return found.holds, found.refusal
+
+    assert (decide(cost), decide(math.nextafter(cost, 0))) == ((True, ""), (False, "limit"))

@@ -148,3 +148,13 @@ def test_a_read_is_not_kept_if_its_file_no_longer_has_its_lines(answer, now, sta
 def test_only_files_that_kept_calls_have_read_are_looked_at_each_once():
     kept = (read_of("x"), read_of("y"), read_of("z", tool="Bash"), read_of("w", path=""))
     assert read_paths(kept, DEFAULT_TOOL_TABLE) == ("a.py",)
+
+
+@pytest.mark.parametrize("kind", ["image", "document", "tool_reference"])
+def test_a_result_that_is_more_than_text_is_not_kept(kind):
+    plain = exchange(1, "Read", {"file_path": "/a.py"}, "x = 1\n" * 200)
+    words = {"type": "text", "text": "x = 1\n" * 200}
+    for answer, kept in ([words], [("Read", "/a.py", 0)]), ([words, {"type": kind}], []):
+        fields = {"type": "tool_result", "tool_use_id": "toolu_1", "content": answer}
+        shown = Record(kind="user", uuid="u1", blocks=(block_from_fields(fields),))
+        assert choose([plain[0], shown], rule()) == kept

@@ -94,6 +94,7 @@ def test_tools_are_deferred_when_their_reads_cost_more_than_a_search():
     ("replies", "kept", "tokens", "tools"),
     [
         pytest.param(9, (), 9_000, None, id="too early"),
+        pytest.param(10, (), 400, (), id="early and too small"),
         pytest.param(20, ("Old",), 9_000, None, id="must stay"),
         pytest.param(20, (), 400, (), id="too small"),
     ],

@@ -94,9 +94,67 @@ def test_unmerged_paths_of_a_short_status_are_conflicts():
     assert list(state.open) == []
 
 
+def test_a_merge_is_over_when_the_user_says_so_and_only_then():
+    state = MergeState()
+    state.note(
+        "git merge x", "CONFLICT (content): Merge conflict in a.py\nAutomatic merge failed", failed=True
+    )
+    conflict = (list(state.open), bool(state.under_way))
+    state.heard("The parser is done.")
+    assert (list(state.open), bool(state.under_way)) == conflict == (["a.py"], True)
+    state.heard("I resolved the conflict.")
+    assert (list(state.open), state.under_way) == ([], "")
+
+
 def test_a_longer_message_gets_only_the_item_that_it_names():
     statement = "Two ways:\n\n**Option A:** rewrite\n**Option B:** repair\n\nWhich?"
     said = "I think B is right, because the rewrite would take two weeks and nobody has asked for it so far."
     assert find_question(said, statement) == "**Option B:** repair\nWhich?"
     assert find_question(said.replace("B is", "it is"), statement) == ""
     assert find_question("x" * 500, statement) == ""
+
+
+def test_a_program_is_told_with_its_command_where_it_has_one():
+    alone = ["pytest", "tox", "jest", "vitest", "rspec", "phpunit", "mypy", "pyright", "tsc", "eslint"]
+    runners = ["npm", "yarn", "pnpm", "mise", "uv", "poetry", "bun", "deno", "just", "docker"]
+    assert [c.programs(f"{each} one two three") for each in alone] == [(each,) for each in alone]
+    assert [c.programs(f"{each} one two three") for each in runners] == [
+        (f"{each} one two",) for each in runners
+    ]
+    assert c.programs("cargo one two three") == ("cargo one",)
+
+
+def test_these_programs_only_print():
+    plain = [
+        "cat",
+        "head",
+        "tail",
+        "sed",
+        "grep",
+        "rg",
+        "ag",
+        "less",
+        "more",
+        "ls",
+        "find",
+        "fd",
+        "awk",
+        "wc",
+        "echo",
+        "printf",
+        "nl",
+        "jq",
+        "tree",
+        "stat",
+        "file",
+        "which",
+        "pwd",
+        "diff",
+        "sort",
+        "xxd",
+    ]
+    of_git = [
+        f"git {each}" for each in ["log", "show", "diff", "blame", "grep", "reflog", "cat-file", "ls-files"]
+    ]
+    assert [each for each in (*plain, *of_git) if not c.only_prints(f"{each} a")] == []
+    assert not c.only_prints("git commit a")

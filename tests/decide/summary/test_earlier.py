@@ -6,6 +6,7 @@ import pytest
 from everturn.decide.extractive import summarize
 from everturn.decide.extractive.reading.earlier import parse_summary
 from everturn.decide.extractive.reading.facts import EarlierSummary, FileWork, QuotedText
+from everturn.decide.extractive.writing.trouble import carried
 from everturn.view.fragments.summary_message import summary_message
 
 BY_A_MODEL = """\
@@ -145,3 +146,8 @@ def test_paths_below_a_shared_root_are_whole_again_when_read_back():
 
 def test_a_text_without_sections_hands_nothing_down():
     assert parse_summary("1. First we did this.\n- and that") == EarlierSummary(items={4: (), 5: (), 7: ()})
+
+
+def test_a_carried_line_that_is_indented_more_stays_so_and_one_that_is_less_is_indented():
+    found = [entry.text for entry in carried(["first\n       deeper\n  less\nnot at all"])]
+    assert found == ["first\n       deeper\n     less\n     not at all"]

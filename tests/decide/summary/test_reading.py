@@ -8,6 +8,7 @@ from everturn.decide.extractive.reading import failures, modes, user_edits
 from everturn.decide.extractive.reading.agents import AgentReports
 from everturn.decide.extractive.reading.calls import read_tool_actions, read_tool_input
 from everturn.decide.extractive.reading.facts import AgentReport, QuotedText
+from everturn.decide.extractive.reading.runs import CommandRuns
 from everturn.decide.extractive.reading.sentences import (
     announcements,
     conclusions,
@@ -380,6 +381,12 @@ def actions(tool: str, **inputs: object) -> list[tuple[str, str, str, str]]:
         ),
         ("Write", {"file_path": "/a", "content": "x"}, [("wrote", "/a", "x", "")]),
         (
+            "Edit",
+            {"file_path": "/a", "new_string": "x", "patch": "*** Update File: b.py"},
+            [("edited", "/a", "x", "")],
+        ),
+        ("Grep", {"pattern": "x", "patch": "*** Update File: b.py"}, [("other", "x", "", "")]),
+        (
             "MultiEdit",
             {"file_path": "/a", "edits": [{"new_string": "abc"}, {"new_string": "def"}]},
             [("edited", "/a", "def", "def")],
@@ -446,6 +453,63 @@ def test_a_refusal_is_a_correction_of_its_call():
     turns = Turns()
     turns.refused("use git", "r1", "rm -r")
     assert turns.corrections == [QuotedText("use git", "r1", "rm -r")]
+
+
+def test_the_message_after_a_refusal_without_words_is_a_correction_if_it_is_not_the_same_again():
+    words = "The tests are more important to me."
+    refusal = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    records = [
+        b.user("Fix the parser please.", uuid="u1"),
+        b.assistant("I rewrite everything.", b.call("c1", "Bash", command="rm -r src"), id="m1"),
+        b.user([b.answer("c1", refusal, is_error=True)], uuid="r1"),
+        b.user(words, uuid="u2"),
+    ]
+    assert extract_facts(records).corrections == (QuotedText(words, "u2", "I rewrite everything."),)
+
+
+def test_what_a_user_did_is_told_in_a_sentence_of_at_most_300_characters():
+    def own_work(length: int) -> list[QuotedText]:
+        turns = Turns()
+        turns.heard("I fixed the parser myself".ljust(length - 1, "x") + ".", "u1")
+        return turns.own_work
+
+    sentence = "I fixed the parser myself".ljust(299, "x") + "."
+    assert (own_work(300), own_work(301)) == ([QuotedText(sentence, "u1")], [])
+
+
+def test_the_last_lines_of_the_last_24_results_are_kept():
+    calls = [f"c{at}" for at in range(25)]
+    records = [b.user("Go.", uuid="u0")]
+    for call in calls:
+        records.append(b.assistant(b.call(call, "Bash", command="make"), id=f"m{call}"))
+        records.append(b.user([b.answer(call, f"done {call}")], uuid=f"r{call}"))
+    found = extract_facts(records).last_lines
+    assert {call: tuple(lines) for call, lines in found.items()} == {
+        call: (f"done {call}",) for call in calls[1:]
+    }
+
+
+def test_a_pull_request_is_one_that_was_created():
+    address = "https://github.com/a/b/pull/7"
+    runs = CommandRuns()
+    runs.ended("gh pr view 7", result(address), failed=False)
+    assert runs.requests == []
+    runs.ended("gh pr create --fill", result(address), failed=False)
+    assert runs.requests == [address]
+
+
+def test_after_tests_have_run_a_linter_is_no_check():
+    def unchecked(*commands: str) -> tuple[str, ...]:
+        runs = CommandRuns()
+        for command in commands:
+            runs.edited("/a.py")
+            runs.ended(command, result("ok"), failed=False)
+        return runs.unchecked()
+
+    assert (unchecked("pytest -q"), unchecked("ruff check ."), unchecked("ruff check .", "pytest -q")) == (
+        (), (), (),
+    )  # fmt: skip
+    assert unchecked("pytest -q", "ruff check .") == ("/a.py",)
 
 
 def test_an_offer_stands_for_four_messages_unless_it_is_answered():

@@ -4,6 +4,12 @@ import builders as b
 import pytest
 
 from everturn.decide.extractive import SummarySettings, summarize
+from everturn.decide.extractive.reading.facts import Facts, QuotedText, WorkState
+from everturn.decide.extractive.writing.ending import pending
+from everturn.decide.extractive.writing.fitting import SummaryEntry
+from everturn.decide.extractive.writing.request import request
+from everturn.decide.extractive.writing.state import modes
+from everturn.decide.extractive.writing.wording import STANDING
 from everturn.history.edits import Pinned
 from everturn.measure.tokens import rough
 
@@ -257,3 +263,33 @@ def test_the_three_newest_reports_are_told_at_greater_length():
         ("0", False), ("1", False), ("2", True), ("3", True), ("4", True),
     ]  # fmt: skip
     assert all(500 < len(line) < 700 for line in entries[:2])
+
+
+def test_a_plan_is_told_whole_for_two_messages_and_then_by_its_beginning():
+    plan = "read it all; " * 100
+
+    def told(age: int) -> list[SummaryEntry]:
+        return modes(Facts(state=WorkState(plan=plan, plan_age=age)), SummarySettings())
+
+    (fresh,), (old,) = told(2), told(3)
+    assert (fresh.rank, fresh.short, old.text, old.rank) == (2, old.short, old.short, 2)
+    assert len(fresh.text) > len(old.text)
+    assert fresh.text.startswith('the plan (not approved): "read it all; ')
+
+
+def test_what_the_last_three_statements_announced_is_pending():
+    said = tuple(QuotedText(f"Next, I will mend the part{at}.", f"a{at}") for at in range(4))
+    found = "\n".join(entry.text for entry in pending(Facts(current=said), SummarySettings()))
+    assert [at for at in range(4) if f"part{at}" in found] == [1, 2, 3]
+
+
+def test_a_rule_that_is_pinned_or_a_correction_is_not_told_again_as_a_rule():
+    def standing(**more: object) -> bool:
+        facts = Facts(messages=(QuotedText("Never push to main.", "u1"),), **more)  # type: ignore[arg-type]
+        entries = request(facts, SummarySettings(), "")
+        return any(entry.text.startswith(f"{STANDING}: ") for entry in entries)
+
+    told = (QuotedText("Never push to main.", "u1"),)
+    assert standing()
+    assert not standing(pins=("Never push to main.",))
+    assert not standing(corrections=told)
