@@ -3,6 +3,8 @@
 import gc
 import json
 import os
+import platform
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from everturn.adapters.tracking.scopes import make_scope
 from everturn.gateway import bodies, known_bodies
 from everturn.gateway.app import Gateway, make_gateway
 from everturn.gateway.limits import Limits
+from everturn.gateway.server import reuse_freed_memory
 from everturn.gateway.tenants import ClientRequest, RelayedReply, TenantConversations
 from everturn.gateway.values import GatewaySettings, Mode
 from everturn.session.upstream import RawResponse
@@ -111,6 +114,17 @@ def open_gateway(folder: Path, memory_bytes: int) -> Gateway:
     return make_gateway(GatewaySettings(parts=parts, limits=Limits(memory_bytes=memory_bytes)))
 
 
+def count_page_faults(*, with_reuse: bool) -> list[int]:
+    """Pages that this process gets from the system for fifty bodies, each longer than the one before."""
+    if with_reuse:
+        reuse_freed_memory()
+    counts: list[int] = []
+    for kilobytes in range(1900, 2001):
+        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        _ = b"word " * (kilobytes * 200)
+    return [counts[-1] - counts[-51]]
+
+
 def run_apart(*arguments: object) -> list[int]:
     """In a process of its own: the test run keeps objects too."""
     command = [sys.executable, __file__, *map(str, arguments)]
@@ -138,6 +152,15 @@ def test_memory_stays_the_same_with_many_conversations_and_with_large_ones(
     (grown,) = run_apart("bytes", size, count, tmp_path)
     # What came after the third of them is 13 MB and more.
     assert grown < 8 * MIB
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="an option of glibc")
+def test_a_body_that_is_longer_than_the_one_before_is_kept_in_the_memory_of_that_one():
+    (plain,), (reusing,) = (run_apart("faults", each) for each in ("plain", "reusing"))
+    pages = 50 * 1_950_000 // resource.getpagesize()
+    assert plain > pages // 2
+    # About what they are longer by.
+    assert reusing < pages // 100
 
 
 def test_the_conversations_that_were_used_last_stay_in_memory(tmp_path: Path):
@@ -183,5 +206,7 @@ if __name__ == "__main__":
     what, first, *rest = sys.argv[1:]
     if what == "objects":
         print(json.dumps(count_growth("manage" if first == "manage" else "observe", Path(rest[0]))))
+    elif what == "faults":
+        print(json.dumps(count_page_faults(with_reuse=first == "reusing")))
     else:
         print(json.dumps(measure_growth(int(first), int(rest[0]), Path(rest[1]))))

@@ -230,7 +230,7 @@ def test_a_client_that_disconnects_ends_the_call_upstream_and_what_arrived_is_ke
     running = lab(RawUpstream(answer))
     sock = running.post(json.dumps({**ASK, "stream": True}).encode())
     got = b""
-    while b'"a"' not in got:
+    while b'"l"' not in got:
         got += sock.recv(4096)
     sock.close()
     wait_until(lambda: bool(closed))

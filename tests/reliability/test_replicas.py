@@ -7,6 +7,7 @@ from postgres_server import find_programs
 from reliability import gateways, replicas
 from reliability.kinds import KINDS
 from reliability.score import tally
+from reliability.soak import CONVERSATIONS, tasks
 
 from everturn.session.store.postgres import rows
 from everturn.session.store.row_store import RowStore
@@ -90,3 +91,15 @@ def test_gateways_that_trust_their_memory_double_what_clients_said(monkeypatch):
     monkeypatch.setattr("reliability.gateways.MAX_FAULTS", 0)
     done = tally(KINDS["gateways"], range(FIRST, FIRST + 1))
     assert (done.row.lost, done.row.unknown) == (1, 0)
+
+
+def test_a_whole_soak_has_more_than_twenty_thousand_operations_of_replicas_and_of_gateways():
+    trials = Counter[str]()
+    for task in tasks("", FIRST, CONVERSATIONS // 100):
+        trials[task.kind] += task.count
+    done = {
+        "replicas": trials["replicas"] * replicas.OPERATIONS,
+        "gateways": trials["gateways"] * gateways.OPERATIONS,
+    }
+    # A hundredth of it has these.
+    assert done == {"replicas": 25_000, "gateways": 25_000}

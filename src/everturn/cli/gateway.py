@@ -17,7 +17,7 @@ from everturn.cli.signals import stop_on_signals
 from everturn.errors import UsageError
 from everturn.gateway.access_log import LogRequest, make_access_log
 from everturn.gateway.app import Gateway, make_gateway
-from everturn.gateway.server import SHUTDOWN_SECONDS, GatewayServer, look_for_garbage_less
+from everturn.gateway.server import SHUTDOWN_SECONDS, GatewayServer, look_for_garbage_less, reuse_freed_memory
 from everturn.gateway.start import TWIN, check_reachable, load_settings, open_upstream
 from everturn.gateway.tokens import add_token, load_tokens
 from everturn.gateway.values import (
@@ -142,6 +142,7 @@ def gateway(
             server = GatewayServer(made, say_ready, operator, shutdown_seconds)
             stop_on_signals(server)
             look_for_garbage_less()
+            reuse_freed_memory()
             server.run(sockets=[listener])
 
 

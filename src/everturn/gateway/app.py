@@ -195,7 +195,8 @@ class Gateway:
         self._note_sent(exchange)
         response = await self._upstream.send("POST", exchange.target, headers, given.body)
         try:
-            await asyncio.wait({call}, timeout=self.settings.timing.session)
+            if not call.done():
+                await asyncio.wait({call}, timeout=self.settings.timing.session)
             if not call.done():
                 exchange.session = PENDING
                 exchange.notes.append("the record of this request is late")
