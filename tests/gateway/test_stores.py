@@ -2,6 +2,7 @@
 
 import json
 import time
+from uuid import uuid4
 
 import pytest
 from gateway.lab import MODEL, Connection, OpenLab, RawUpstream, Seen, message, reply
@@ -37,18 +38,18 @@ def test_a_conversation_in_sqlite_is_found_again_after_a_restart(lab: OpenLab, t
 @pytest.mark.spec("GW-13")
 @pytest.mark.parametrize("mode", ["observe", "manage"])
 def test_two_gateways_on_one_postgresql_serve_one_conversation_in_turn(
-    lab: OpenLab, twin_url: str, postgres_url: str, tmp_path, mode
+    lab: OpenLab, twin_url: str, postgres_url: str, mode
 ):
     store = {"url": postgres_url, "deadline": 30.0}
     pair = [lab(twin_url, f"replica {n}", mode=mode, overrides={"store": store}) for n in range(2)]
     client = Client(pair[0])
-    names = set()
+    # Of this test alone: others use the same server meanwhile, and would continue the same words.
+    own, names = uuid4(), set()
     for number in range(6):
         client.lab = pair[number % 2]
-        names.add(client.ask(f"Entry {number} of {tmp_path.name}."))
+        names.add(client.ask(f"Entry {number} of {own}."))
         client.lab.settle()
-    # An observed request is answered before it is recognised, if that takes longer.
-    assert len(names - {"pending"}) == 1
+    assert len(names) == 1
     recorded = [each.gateway.tenants.bill.parts["conversation"].calls for each in pair]
     assert recorded == [3, 3]
 
