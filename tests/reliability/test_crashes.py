@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from reliability.crashes import forked, points, theatre
 from reliability.kinds import KINDS
@@ -79,6 +80,13 @@ def test_an_index_that_the_kernel_cut_off_finds_what_a_new_one_finds(settle):
     done: Tally = tally(KINDS["index-kills"], range(FIRST, FIRST + 30))
     settle(done.row, FIRST)
     assert done.counts["killed"] > 15
+
+
+def test_a_batch_of_one_trial_is_a_row_that_another_process_can_read():
+    """A slow machine gets batches of one. A count that was a bool could not be read."""
+    for seed in range(FIRST, FIRST + 5):
+        row = tally(KINDS["index-kills"], [seed]).row
+        assert msgspec.json.decode(msgspec.json.encode(row), type=Row) == row
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give up its rights to see what others meet")
