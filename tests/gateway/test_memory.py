@@ -159,8 +159,8 @@ def test_a_body_that_is_longer_than_the_one_before_is_kept_in_the_memory_of_that
     (plain,), (reusing,) = (run_apart("faults", each) for each in ("plain", "reusing"))
     pages = 50 * 1_950_000 // resource.getpagesize()
     assert plain > pages // 2
-    # About what they are longer by.
-    assert reusing < pages // 100
+    # About what they are longer by, and what other allocations move.
+    assert reusing < pages // 10
 
 
 def test_the_conversations_that_were_used_last_stay_in_memory(tmp_path: Path):

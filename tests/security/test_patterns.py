@@ -77,6 +77,7 @@ MADE_OF_VALUES = {
     "everturn.decide.retention.score: f'(?<![\\\\w-]){re.escape(end)}(?![\\\\w-])'",
     "everturn.measure.model_table: re.escape(each) + _END_OF_ID",
     "everturn.replay.refetches.strings: f'(?<![\\\\w-]){re.escape(string)}(?!\\\\w)'",
+    "everturn.replay.refetches.strings: f'(?<![\\\\w-]){re.escape(folder)}(?![\\\\w-])'",
     "everturn.replay.synthetic.workspace.project: language_of(path).signature",
     "everturn.session.hooks.settings: matcher",
     "everturn.session.hooks.settings: matcher if matcher != '*' else ''",

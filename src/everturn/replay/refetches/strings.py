@@ -226,8 +226,8 @@ class StringMatcher:
 
 def _names_folder(path: str, *texts: str) -> bool:
     folder = path.partition("/")[0]
-    pattern = rf"(?<![\w-]){re.escape(folder)}(?![\w-])"
-    return any(folder in text and re.search(pattern, text) for text in texts)
+    named = (text for text in texts if folder in text)
+    return any(re.search(rf"(?<![\w-]){re.escape(folder)}(?![\w-])", text) for text in named)
 
 
 def occurs_in(needed: NeededString, text: str) -> bool:
