@@ -115,6 +115,8 @@ def test_three_sessions_are_compared_with_a_picture_and_nothing_is_written_in_a_
     for words in ("claude-code", *cautions, "Fitted on 2 files"):
         assert words in done.stdout
     assert "too few" in done.stdout
+    # As wide as the terminal; here nobody says how wide it is.
+    assert max(map(len, done.stdout.splitlines())) <= 80
     shown = re.findall(r'class="number [a-z-]+"[^>]*>([0-9, –]+)<', page.read_text())
     # Nothing has to be compacted in sessions that small: every policy costs the same.
     assert shown == ["1–5"]

@@ -7,6 +7,7 @@ wrong usage.
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -55,6 +56,7 @@ def tune(
     Half of the sessions are used to count how long your pauses are and what is needed again; the other half
     to compare policies with these tables. Nothing is sent anywhere.
     """
+    from everturn.dashboard.console import open_console
     from everturn.dashboard.progress import progress
     from everturn.dashboard.replay_table import draw
     from everturn.replay.sessions import files_below
@@ -72,7 +74,7 @@ def tune(
     compared = _compare(checked_on, compared_policies(tables, summary_model), workers, cache)
     draw(compared)
     said = _describe(compared, tables, len(fitted_on), len(checked_on))
-    say(said)
+    say("\n".join(wrap(said, open_console(color=False).width, break_on_hyphens=False)))
     if html is not None:
         from everturn.replay.page.tuning_figure import render_tuning
 
