@@ -14,6 +14,10 @@ MEMORY := $(shell [ -w /dev/shm ] && df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 
 # would get all of them.
 PYTEST  := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/pytest -q -rfEs -n $(WORKERS) --maxschedchunk 16
 
+# Workers that order sets differently collect tests in different orders, and pytest ends the run. `make soak-tests` has
+# the usual random order.
+SAME_ORDER := PYTHONHASHSEED=0
+
 # Compiled files are kept, whatever the user's own setting: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 # Without this, pyright asks the network whether a newer version exists.
@@ -37,7 +41,7 @@ $(STAMP): requirements.txt pyproject.toml
 
 test: lint browser  ## run linters, type checks, import rules and all tests
 	@echo "== pytest"
-	@$(PYTEST)
+	@$(SAME_ORDER) $(PYTEST)
 
 # pyright takes the longest and one core; the others use the second one meanwhile. Collecting finds tests that
 # cannot be imported, and compiles them once for all workers.

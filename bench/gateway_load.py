@@ -17,13 +17,14 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import aiohttp
-from gateway import EVENTS, MODEL, _body, _serve, _serve_upstream, _start
+from gateway import EVENTS, MODEL, _body, _cpu, _serve, _serve_upstream, _start
 
 from everturn.gateway.known_bodies import MAX_BYTES
 
@@ -48,6 +49,8 @@ class Size(NamedTuple):
     megabytes: float
     descriptors: int
     requests: int
+    # Seconds of CPU time since it was started.
+    cpu: float
 
 
 def main() -> int:
@@ -81,7 +84,8 @@ class Load:
         self.free = list(range(conversations))
         self.took: dict[str, list[Took]] = {name: [] for name in SERVERS}
         self.sizes: dict[str, list[Size]] = {name: [] for name in SERVERS}
-        self.failed = 0
+        # By server and what went wrong.
+        self.failed: Counter[str] = Counter()
         fields = _body(size, 0, True)
         # The same bytes for every conversation, behind a first message of its own; built once.
         self.history = json.dumps(fields["messages"][:-1])[1:-1]
@@ -104,24 +108,26 @@ class Load:
             body = self._spell(at)
             names = self.rng.sample(SERVERS, len(SERVERS))
             for name in names:
-                self.took[name] += await self._ask(session, self.servers[name][1], at, body)
+                self.took[name] += await self._ask(session, name, at, body)
             self.turns[at] += 1
             self.free.append(at)
 
     async def _ask(
-        self, session: aiohttp.ClientSession, url: str, conversation: int, body: bytes
+        self, session: aiohttp.ClientSession, name: str, conversation: int, body: bytes
     ) -> list[Took]:
+        url = self.servers[name][1]
         began = time.perf_counter()
         headers = {**HEADERS, "x-claude-code-session-id": f"{self.run_id} {conversation}"}
         try:
             async with session.post(f"{url}/v1/messages", data=body, headers=headers) as response:
                 first = time.perf_counter() - began
-                await response.read()
+                answer = await response.read()
                 if response.status == 200:
                     return [Took(first, time.perf_counter() - began)]
-        except (aiohttp.ClientError, TimeoutError):
-            pass
-        self.failed += 1
+                problem = f"{response.status} {answer[:200]!r}"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            problem = repr(error)
+        self.failed[f"{name}: {problem}"] += 1
         return []
 
     def _spell(self, conversation: int) -> bytes:
@@ -149,8 +155,10 @@ class Load:
         print(
             f"{clients} clients, {self.seconds:.0f} s, {requests / self.seconds:.1f} requests a second, "
             f"{known} conversations, bodies from {body:.0f} KB, streams of {EVENTS} events, "
-            f"{self.failed} failed"
+            f"{self.failed.total()} failed"
         )
+        for problem, count in self.failed.items():
+            print(f"  failed {count} times, {problem}")
         is_flat = not self.failed
         bare = self.took["relay"]
         for name in SERVERS:
@@ -162,7 +170,8 @@ class Load:
                 f"p99 {_at(took, 0, 0.99):6.1f} (+{_added(took, bare, 0, 0.99):.1f}); "
                 f"whole p50 {_at(took, 1, 0.5):6.1f} ms (+{_added(took, bare, 1, 0.5):.1f}); "
                 f"RSS {sizes[0].megabytes:.0f}, {middle.megabytes:.0f}, {last.megabytes:.0f} MB; "
-                f"descriptors {last.descriptors}, at most {most}"
+                f"descriptors {last.descriptors}, at most {most}; "
+                f"CPU {1000 * (last.cpu - middle.cpu) / max(1, last.requests - middle.requests):.2f} ms each"
             )
             # One to the client and one to the upstream, kept alive for a while, the server's own, and the
             # transcript and its lock of each conversation in memory.
@@ -188,7 +197,7 @@ def _added(took: Sequence[Took], bare: Sequence[Took], which: int, share: float)
 def _size(pid: int, requests: int) -> Size:
     fields = Path(f"/proc/{pid}/statm").read_text().split()
     resident = int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return Size(resident, len(list(Path(f"/proc/{pid}/fd").iterdir())), requests)
+    return Size(resident, len(list(Path(f"/proc/{pid}/fd").iterdir())), requests, _cpu(pid))
 
 
 if __name__ == "__main__":

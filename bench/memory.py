@@ -53,7 +53,8 @@ def talked(path: Path) -> Session:
 
 
 def compacted(path: Path) -> Session:
-    session = Session.open(path, ways=("extractive",), send=lambda body, betas: RawResponse(REPLY))
+    how = {"strategies": ("extractive",)}
+    session = Session.open(path, compact=how, send=lambda body, betas: RawResponse(REPLY))
     session.compact()
     return session
 

@@ -52,7 +52,7 @@ PARTS: Final = {
     "Economy.record_reply": "economy: what the reply cost and kept",
     "AnthropicWire.spell_request": "the bytes of the request",
     "apply_prepared_call": "the bytes of the request",
-    "ConversationTracker._read_reply": "parsing and pricing the reply",
+    "ResponseRecorder.read": "parsing and pricing the reply",
     "Transcript.append": "writing the transcript and its state",
     "ConversationRunner.keep_appended": "writing the transcript and its state",
     "ConversationRunner._keep_reply": "writing the transcript and its state",

@@ -64,7 +64,7 @@ def assistant(
         "role": "assistant",
         "type": "message",
         "content": content,
-        "stop_reason": None,
+        "stop_reason": more.pop("stop", None),
         "usage": usage,
     }
     name = uuid or f"{id} {json.dumps(content)}"

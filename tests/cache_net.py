@@ -165,12 +165,17 @@ class Watch:
 
     def _is_repaired(self, block: Block, fields: Fields) -> bool:
         """What a repair that was reported may change: the id of a pair, an input that did not fit its schema,
-        where a picture stands, and the end of a call that the provider's tool never answered."""
+        where a picture stands, references to tools, and the end of a call that the provider's tool never
+        answered."""
         repairs = self._live.conversation.repairs
         kinds = {repair.kind for repair in repairs}
         if any(repair.kind == "tool_input" and repair.where == block.call for repair in repairs):
             return block.is_call
         if "server_call" in kinds and block.kind.endswith("tool_result") and not block.is_result:
+            return True
+        if any(repair.kind == "missing_tool" and repair.where == block.call for repair in repairs):
+            return block.kind.endswith("tool_result")
+        if "misplaced_block" in kinds and block.kind == "text" and text_of(block).encode() in self._raws:
             return True
         if "repeated_call" in kinds and (block.is_call or block.is_result):
             return _without_ids(fields) in map(_without_ids, self._recorded)

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from everturn.adapters.anthropic_sdk.middleware import middleware
     from everturn.dashboard.report import ContextReport, context_report
+    from everturn.decide.compact.triggers import Proposal
     from everturn.decide.compact.values import (
         Compaction,
         CompactionFailed,
@@ -22,18 +23,23 @@ if TYPE_CHECKING:
     from everturn.decide.events import Event
     from everturn.decide.options import Options
     from everturn.decide.policy import POLICIES, Policy
+    from everturn.decide.retention import measure_retention
+    from everturn.decide.rewind import Branch
     from everturn.errors import (
         ContextFullError,
         EverturnError,
         InputError,
         InvalidResponseError,
+        LeaseLost,
         NotASession,
         PromptBlocked,
         SessionLocked,
         StoreError,
+        StoreUnavailable,
         UpstreamError,
         UsageError,
     )
+    from everturn.history.edits import Undone
     from everturn.measure.tokens import LocalTokenizer, ProviderCounts
     from everturn.session.async_session import AsyncSession
     from everturn.session.bill import Bill
@@ -50,6 +56,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "AsyncSession": "everturn.session.async_session",
     "Bill": "everturn.session.bill",
+    "Branch": "everturn.decide.rewind",
     "CallbackHook": "everturn.session.hooks.run",
     "Compaction": "everturn.decide.compact.values",
     "CompactionFailed": "everturn.decide.compact.values",
@@ -64,12 +71,14 @@ _HOMES = {
     "Hooks": "everturn.session.hooks.run",
     "InputError": "everturn.errors",
     "InvalidResponseError": "everturn.errors",
+    "LeaseLost": "everturn.errors",
     "LocalTokenizer": "everturn.measure.tokens",
     "NotASession": "everturn.errors",
     "Options": "everturn.decide.options",
     "POLICIES": "everturn.decide.policy",
     "Policy": "everturn.decide.policy",
     "PromptBlocked": "everturn.errors",
+    "Proposal": "everturn.decide.compact.triggers",
     "ProviderCounts": "everturn.measure.tokens",
     "Receipt": "everturn.decide.compact.values",
     "RecordedSession": "everturn.session.recorded",
@@ -79,13 +88,16 @@ _HOMES = {
     "Session": "everturn.session.session",
     "SessionLocked": "everturn.errors",
     "StoreError": "everturn.errors",
+    "StoreUnavailable": "everturn.errors",
     "Tool": "everturn.session.tools",
     "ToolCall": "everturn.session.tools",
     "ToolResult": "everturn.session.tools",
+    "Undone": "everturn.history.edits",
     "UpstreamError": "everturn.errors",
     "UsageError": "everturn.errors",
     "context_report": "everturn.dashboard.report",
     "load_options": "everturn.session.config.load",
+    "measure_retention": "everturn.decide.retention",
     "middleware": "everturn.adapters.anthropic_sdk.middleware",
     "open_session": "everturn.session.recorded",
 }
@@ -94,6 +106,7 @@ __all__ = [
     "POLICIES",
     "AsyncSession",
     "Bill",
+    "Branch",
     "CallbackHook",
     "Compaction",
     "CompactionFailed",
@@ -108,11 +121,13 @@ __all__ = [
     "Hooks",
     "InputError",
     "InvalidResponseError",
+    "LeaseLost",
     "LocalTokenizer",
     "NotASession",
     "Options",
     "Policy",
     "PromptBlocked",
+    "Proposal",
     "ProviderCounts",
     "Receipt",
     "RecordedSession",
@@ -122,14 +137,17 @@ __all__ = [
     "Session",
     "SessionLocked",
     "StoreError",
+    "StoreUnavailable",
     "Tool",
     "ToolCall",
     "ToolResult",
+    "Undone",
     "UpstreamError",
     "UsageError",
     "__version__",
     "context_report",
     "load_options",
+    "measure_retention",
     "middleware",
     "open_session",
 ]

@@ -6,7 +6,13 @@ from pathlib import Path
 import click
 import pytest
 
-from everturn.cli import main
+from everturn.chat.permission import Permissions
+from everturn.chat.tools.files.workspace import Workspace
+from everturn.chat.tools.toolbox import build_tools
+from everturn.cli import COMMANDS, main
+from everturn.replay.readers.registry import READERS
+from everturn.session.events.prometheus import METRICS
+from everturn.session.hooks.rules import HOOK_RULES
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 SPEC_LINE = re.compile(r"^- ([A-Z]+-\d+) ", re.MULTILINE)
@@ -37,6 +43,50 @@ def test_every_command_has_help_and_is_in_the_manual(cli, pages):
     manual = "\n".join(pages.values())
     assert [name for name, command in cli.items() if not command.help] == []
     assert [name for name in cli if not re.search(rf"\b{name}\b", manual)] == []
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of all tables of a page."""
+    lines = (line for line in page.splitlines() if line.startswith("| "))
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def first_words(page: str) -> set[str]:
+    """The words in the first column of all tables of a page."""
+    return {word for first, *_ in rows(page) for word in re.findall(r"[\w-]+", first)}
+
+
+def test_every_command_has_a_row_in_the_list_of_commands(pages):
+    named = {
+        found[1]
+        for first, *_ in rows(pages["docs/cli.md"])
+        if (found := re.match(r"`everturn ([\w-]+)", first))
+    }
+    assert named == set(COMMANDS)
+
+
+def test_every_hook_event_has_a_row_with_its_rule(pages):
+    first, _, _ = pages["docs/hooks.md"].partition("\nA `Session` runs")
+    told = {row[0]: (row[3] != "", float(row[4])) for row in rows(first) if row[0] in HOOK_RULES}
+    assert told == {event: (rule.can_block, rule.seconds) for event, rule in HOOK_RULES.items()}
+
+
+def test_every_recorded_format_is_on_the_pages_about_replay_and_audit(pages):
+    modules = {reader.recognises.__module__.rpartition(".")[2] for reader in READERS}
+    assert {name for name in modules if f"`{name}`" not in pages["docs/replay.md"]} == set()
+    plain = re.sub(r"[^a-z]", "", pages["docs/audit.md"].lower())
+    assert {name for name in modules if name.partition("_")[0] not in plain} == set()
+
+
+def test_every_counter_is_on_the_page_about_events_with_its_labels(pages):
+    told = {row[0].strip("`"): row[2] for row in rows(pages["docs/events.md"]) if row[0].endswith("_total`")}
+    labels = {f"{row.name}_total": ", ".join(f"`{each}`" for each in row.labels) for row in METRICS}
+    assert told == labels
+
+
+def test_every_tool_of_the_chat_is_on_its_page(pages, tmp_path):
+    tools = build_tools(Workspace(tmp_path), Permissions(), search=lambda question: question)
+    assert {tool.name for tool in tools} - first_words(pages["docs/chat.md"]) == set()
 
 
 def test_every_page_can_be_reached_from_the_readme_or_the_index(pages):

@@ -31,6 +31,8 @@ RUN = re.compile(
 FENCED = re.compile(r"^```(?P<kind>[^\n`]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a fenced block can be; "" is a drawing. All else is code that nobody runs, or output nobody checks.
 KINDS = {"", "python run", "python test", "sh run", "json", "toml", "text output", "text demo", "text tree"}
+IMPORTED = re.compile(r"^\s*(?:from (everturn\.[\w.]+) import|import (everturn\.[\w.]+))", re.MULTILINE)
+PUBLIC = ("everturn.twin", "everturn.replay", "everturn.adapters")
 DEMO = re.compile(r"^```text demo\n(?P<output>.*?)^```\n", re.MULTILINE | re.DOTALL)
 GOLDEN = ROOT / "tests" / "dashboard" / "golden" / "example-80.txt"
 DEMO_ENDS_BEFORE = "Read more than once"
@@ -99,7 +101,9 @@ def check(page: Path, found: re.Match[str], printed: str) -> None:
         start, end = found.span("output")
         page.write_text(text[:start] + printed + text[end:], encoding="utf-8")
         return
-    assert found["output"] == printed
+    assert found["output"] == printed, (
+        "after a wanted change: EVERTURN_WRITE_GOLDEN=1 pytest tests/architecture/test_docs_run.py"
+    )
 
 
 @pytest.mark.parametrize(("name", "at"), blocks())
@@ -177,6 +181,24 @@ def test_the_readme_shows_the_beginning_of_the_demo():
     assert found is not None
     shown, _, _ = GOLDEN.read_text(encoding="utf-8").partition(DEMO_ENDS_BEFORE)
     check(page, found, f"{shown.rstrip()}\n...\n")
+
+
+def deep_imports(code: str) -> set[str]:
+    """The modules of everturn that a piece of code imports and that may change without notice."""
+    found = {name for names in IMPORTED.findall(code) for name in names if name}
+    return {name for name in found if not name.startswith(PUBLIC)}
+
+
+def test_the_manual_and_the_examples_import_what_is_public():
+    code = {f"{page}: {code[:40]}": code for page, kind, code in fenced() if kind.startswith("python")}
+    code |= {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")}
+    assert {name: deep for name, text in code.items() if (deep := deep_imports(text))} == {}
+
+
+def test_an_import_of_what_may_change_is_noticed():
+    code = "import everturn\nfrom everturn.twin.testing import x\n  from everturn.wire import y\n"
+    code += "import everturn.view\n"
+    assert deep_imports(code) == {"everturn.wire", "everturn.view"}
 
 
 def test_the_readme_has_code_that_runs():

@@ -1,5 +1,6 @@
 """One conversation: what is shown of a turn, what reaches the model, and what an interrupt leaves behind."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -282,6 +283,10 @@ def test_the_twin_reads_every_file_once_though_a_compaction_comes_in_between(des
     for name in names:
         body = (f"def f{number}(value):\n    return take(value, {number})\n" for number in range(60))
         (desk.project / name).write_text("\n".join(body))
+    # Glob lists the newest first, and the order decides when the window is full. File times are coarse,
+    # so that files written within one tick come in another order.
+    for seconds, name in enumerate(("app.py", *names), 1_000_000_000):
+        os.utime(desk.project / name, (seconds, seconds))
     thresholds = scale_reserves(Options(window=32_000)).thresholds
     twin = connect_to_model(ProviderSettings(), "twin")
     agent = desk.agent(connection=twin, model="claude-opus-5", window=32_000, thresholds=thresholds)

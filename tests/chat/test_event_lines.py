@@ -17,6 +17,7 @@ from everturn.decide.events import (
     EventContext,
     HoldChecked,
     HookTrouble,
+    KeyChangesRepeated,
     MicroCompacted,
     NotesRejected,
     PredictionMissed,
@@ -81,6 +82,18 @@ def not_done(**fields: str) -> CompactionNotDone:
                 moment=AT, cause="expiry", why="5 minutes idle", parts=(), tokens_lost=1_200, idle=301.0
             ),
             "Cache miss: 5 minutes idle. 1.2k tokens are billed again.",
+        ),
+        (
+            KeyChangesRepeated(
+                moment=AT,
+                changed=3,
+                calls=4,
+                parts=("system",),
+                what="block 2",
+                tokens_lost=9_000,
+                dollars=0.1,
+            ),
+            "The cache key keeps changing (block 2): 3 calls had to write 9.0k tokens again.",
         ),
         (
             BreakerOpened(moment=AT, breaker="failures", count=3),

@@ -117,6 +117,22 @@ def test_a_session_without_messages_is_not_compacted(tmp_path):
     assert "There is nothing to compact" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("DISABLE_COMPACT", "1", "compact.enabled = false, as DISABLE_COMPACT sets it"),
+        ("EVERTURN_ENABLED", "false", "enabled = false"),
+    ],
+)
+def test_where_compaction_is_off_the_command_says_which_key_did_it(
+    session, monkeypatch, variable, value, says
+):
+    monkeypatch.setenv(variable, value)
+    done = run(session)
+    assert done.exit_code == 1
+    assert f"never compacted: {says} (`everturn config` says where)" in done.output
+
+
 def test_the_demo_goes_through_its_compactions_in_sixty_columns():
     done = run("--compactions", "1", command="demo compact")
     lines = done.stdout.splitlines()

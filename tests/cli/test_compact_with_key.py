@@ -1,9 +1,11 @@
 """`everturn compact` where there is a key: a model is asked over the network, as people's machines do."""
 
+import json
 from pathlib import Path
 
 import pytest
 from cli.test_compact import long_session
+from cli.test_compact import run as run_without_key
 from click.testing import CliRunner, Result
 from scripted_twin import scripted_options
 
@@ -50,6 +52,16 @@ def test_with_a_key_a_model_writes_the_summary_at_the_address_in_the_environment
     assert "does not wait for the token" in "".join(block.raw.decode() for block in view.records[1].blocks)
     assert KEY.encode() not in b"".join(path.read_bytes() for path in session.parent.iterdir())
     assert KEY not in done.stdout
+
+
+def test_the_price_is_that_of_this_compaction_and_not_of_earlier_ones(session):
+    box = TwinForTests(options=scripted_options())
+    box.twin.speaker.add([script_reply(SUMMARY, when="Write a summary")])
+    paid = json.loads(run(box, session, "--up-to", "u2", "--json").stdout)
+    assert paid["dollars"] == pytest.approx(box.ledger[0]["dollars"]) != 0
+    free = run_without_key(session)
+    assert (free.exit_code, free.stderr) == (0, "")
+    assert "price nothing: no call was made" in " ".join(free.stdout.split())
 
 
 def test_a_provider_that_is_down_costs_no_session(session):

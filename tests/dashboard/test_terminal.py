@@ -12,7 +12,9 @@ from small_session import SmallSession, call, compacted, reading, text
 from everturn.dashboard.layout import Screen
 from everturn.dashboard.report import ContextReport, context_report
 from everturn.dashboard.terminal import draw, drawn
+from everturn.decide.options import Options
 from everturn.measure.money import format_dollars
+from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.recorded import measure_transcript, open_session
 from everturn.wire.claude_code_reader import parse_session_file
 
@@ -35,7 +37,9 @@ def check_golden(name: str, lines: list[str]) -> None:
     found = "\n".join(lines) + "\n"
     if os.environ.get("EVERTURN_WRITE_GOLDEN"):
         path.write_text(found, encoding="utf-8")
-    assert found == path.read_text(encoding="utf-8")
+    assert found == path.read_text(encoding="utf-8"), (
+        "after a wanted change: EVERTURN_WRITE_GOLDEN=1 pytest tests/dashboard"
+    )
 
 
 def odd() -> SmallSession:
@@ -99,6 +103,15 @@ def test_nothing_is_wider_than_the_screen(width, session, ascii_only):
 def test_the_headline_says_what_is_about_to_happen(context, says):
     report = report_of(SmallSession().human("Hi.").reply("m1", text(""), plain=context))
     assert lines_of(report, Screen(80))[3] == says
+
+
+@pytest.mark.spec("TOK-15")
+def test_without_automatic_compaction_the_headline_names_the_effective_window():
+    session = SmallSession().human("Hi.").reply("m1", text(""), plain=90_000)
+    off = Options(thresholds=ThresholdSettings(auto_compaction=False))
+    report = report_of(session, options=off)
+    assert lines_of(report, Screen(80))[3] == "50% left of 180k; automatic compaction is off"
+    assert (report.free, report.buffer) == (90_000, 20_000)
 
 
 class Terminal(io.StringIO):

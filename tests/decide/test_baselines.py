@@ -6,8 +6,10 @@ from decide.conversations import Bench, finished, read, reads
 from message_rules import find_message_problems
 from presets import with_numbers
 
+from everturn.decide.micro.window import plan_sliding_window
 from everturn.decide.settings import MicroSettings, WindowSettings
 from everturn.history.edits import Cleared, Trimmed
+from everturn.measure.tokens import CharactersPerToken, TokenCounter
 
 
 def cleared(plan) -> tuple[str, ...]:
@@ -95,3 +97,13 @@ def test_under_no_policy_nothing_changes():
 def test_a_rolling_policy_says_what_it_did(name):
     plan = Bench(finished(reads(15, 10_000)), name).decide()
     assert f"clears {len(cleared(plan))} results" in plan.why
+
+
+def test_a_window_is_measured_with_the_counts_that_it_is_given():
+    bench = Bench(turns(10, 1_000), windowed(9_500))
+    dense = TokenCounter(CharactersPerToken(2))
+    saved = [
+        plan_sliding_window(bench.situation(counts=each)).tokens_saved for each in (None, bench.counts, dense)
+    ]
+    assert saved[0] == saved[1] > 0
+    assert saved[2] > saved[1]

@@ -156,3 +156,14 @@ def test_the_api_takes_what_is_composed_and_clears_by_it(twin):
     (applied,) = applied_edits(reply.context_management.model_dump())
     assert (applied.edit, applied.cleared) == ("clear_tool_uses_20250919", 2)
     assert applied.tokens > 2_500
+
+
+def test_numbers_that_the_api_does_not_report_are_none():
+    reported = {
+        "applied_edits": [{}, {"type": "x", "cleared_thinking_turns": 2}, {"cleared_input_tokens": 9}]
+    }
+    assert applied_edits(reported) == (
+        AppliedContextEdit(""),
+        AppliedContextEdit("x", 2, 0),
+        AppliedContextEdit("", 0, 9),
+    )

@@ -101,7 +101,7 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     },
     TaskItem: {"status": "pending"},
     EarlierSummary: {"intent": ""},
-    Facts: {"turn": 0, "offer": "", "tasks_known": False, "is_answered": False, "ends_with_words": False},
+    Facts: {"changes": (), "offer": "", "tasks_known": False, "is_answered": False, "ends_with_words": False},
     Summary: {"dropped": ()},
     DroppedEntry: {"record": ""},
     FittedSection: {"dropped": ()},

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import get_args
 
+import msgspec
 import pytest
 from builders import boundary, summary
 
@@ -18,6 +19,7 @@ from everturn.decide.compact.values import (
     Receipt,
     RestorationPlan,
 )
+from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.effects import FailureKind, HookOutcome, ModelFailure
 from everturn.decide.events import (
     CacheBroken,
@@ -26,6 +28,7 @@ from everturn.decide.events import (
     ContextBreakdown,
     Event,
     EventContext,
+    HoldChecked,
     HookTrouble,
     MicroCompacted,
     PredictionMissed,
@@ -34,6 +37,7 @@ from everturn.decide.events import (
     make_cache_broken,
     make_compaction_done,
     make_compaction_not_done,
+    make_hold_checked,
     make_hook_trouble,
     make_micro_compacted,
     make_prediction_missed,
@@ -231,3 +235,68 @@ def test_a_size_is_never_negative_after_more_was_saved_than_was_known():
     saved = make_micro_compacted(MicroPlan("time", (Cleared(("a",)),), "cold", tokens_saved=700), 500, NOW)
     assert saved is not None
     assert saved.tokens_after == 0
+
+
+def test_a_micro_compaction_names_the_files_that_it_forgot_and_counts_each_result_once():
+    plan = MicroPlan(
+        "cached",
+        (Cleared(("a", "b")), Cleared(("b",))),
+        "cold",
+        delete=("b", "c"),
+        tokens_saved=7,
+        forgotten=("f.py",),
+    )
+    assert make_micro_compacted(plan, 10, NOW) == MicroCompacted(
+        moment=NOW,
+        kind="cached",
+        results=3,
+        tokens_before=10,
+        tokens_after=3,
+        tokens_saved=7,
+        why="cold",
+        files=("f.py",),
+    )
+
+
+def test_a_compaction_without_attempts_was_done_by_its_first_strategy_and_says_what_it_is_for():
+    asked = CompactionRequest(trigger="manual", form="up_to", at="u1", economics="cold reset: a test")
+    made = Compaction(
+        boundary=boundary(),
+        summary=summary(),
+        restored=(),
+        kept=None,
+        attempts=(),
+        receipt=Receipt(retained=(), recoverable=(), dropped=()),
+        tokens_before=9,
+        tokens_after=5,
+    )
+    assert make_compaction_done(msgspec.structs.replace(PLAN, asked=asked), made, NOW) == CompactionDone(
+        moment=NOW,
+        trigger="manual",
+        form="up_to",
+        way="fork",
+        tokens_before=9,
+        tokens_after=5,
+        attempts=0,
+        usage=Usage(),
+        chain=CHAIN,
+        figures=None,
+        why="cold reset: a test",
+    )
+
+
+def test_a_hold_that_was_checked_says_what_it_kept():
+    check = HoldCheck(kept=True, read=90, held=100, seconds=600)
+    assert make_hold_checked(check, NOW) == HoldChecked(
+        moment=NOW, kept=True, tokens_read=90, tokens_held=100, why=check.why
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "problems", "blocked", "details"),
+    [(HookOutcome(problems=("p", "q")), 2, False, ("p", "q")), (HookOutcome(blocked="b"), 0, True, ("b",))],
+)
+def test_problems_of_hooks_and_their_refusals_are_told_each_by_itself(outcome, problems, blocked, details):
+    assert make_hook_trouble("PreCompact", outcome, NOW) == HookTrouble(
+        moment=NOW, hook="PreCompact", problems=problems, is_blocked=blocked, details=details
+    )

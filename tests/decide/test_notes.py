@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from random_logs import broken_logs
 
 from everturn.decide.compact.settings import DEFAULTS, CompactSettings
+from everturn.decide.compact.state import UsableNotes, usable_notes
 from everturn.decide.notes.document import (
     Notes,
     NotesState,
@@ -45,7 +46,7 @@ from everturn.decide.notes.triggers import (
     should_wait,
 )
 from everturn.history.blocks import Block, block_from_fields, text_of
-from everturn.history.edits import Cleared
+from everturn.history.edits import Cleared, Offloaded
 from everturn.history.log import Log, View
 from everturn.history.rounds import find_cut_points
 from everturn.measure.tokens import TokenCounter, rough
@@ -515,3 +516,84 @@ def test_messages_with_text_are_those_that_somebody_wrote_or_read():
     others = [assistant(call("c"), id="m2"), result("c", "x"), boundary()]
     for each in (*others, user("x", uuid="m", isMeta=True), user("x", uuid="d", isVirtual=True)):
         assert not has_text(each)
+
+
+def test_notes_and_sections_may_reach_their_limits_and_not_exceed_them():
+    title, about = SECTIONS[0].title, SECTIONS[0].description
+    body = f"# {title}\n{about}\n" + "x" * 40
+    settings = NotesSettings(section=10, whole=rough(body))
+    assert to_condense(body, settings) == ()
+    smaller = NotesSettings(section=9, whole=rough(body) - 1)
+    assert to_condense(body, smaller) == (
+        f'"{title}" has about 10 tokens, 9 are allowed',
+        f"all sections together have about {rough(body)} tokens, {rough(body) - 1} are allowed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "kept"),
+    [
+        ("x" * 40, 10, "x" * 40),
+        ("x" * 44, 10, "x" * 40),
+        ("one\n" + "x" * 44, 10, "one"),
+        ("x" * 19 + "\n" + "y" * 20 + "\nz" * 9, 10, "x" * 19 + "\n" + "y" * 20),
+        ("x" * 19 + "\n" + "y" * 21 + "\nz" * 9, 10, "x" * 19),
+    ],
+)
+def test_a_long_section_is_cut_at_a_line_and_names_its_file(text: str, limit: int, kept: str):
+    body = f"# {SECTIONS[1].title}\n{SECTIONS[1].description}\n{text}"
+    cut = cut_notes(body, PATH, NotesSettings(section=limit))
+    rest = "" if kept == text else f"\n{cut_here(PATH)}"
+    assert cut == f"# {SECTIONS[1].title}\n{kept}{rest}"
+
+
+def test_the_size_of_a_hidden_result_is_that_of_what_stands_for_it():
+    talk = [
+        user("go", uuid="u1"),
+        assistant(call("c1"), call("c2"), uuid="a1"),
+        result("c1", "x" * 400, uuid="r1"),
+        result("c2", "y" * 400, uuid="r2"),
+        user("on " * 40, uuid="u2"),
+    ]
+    notes = Notes("# Current state\nAll is well.", NotesState("a1"))
+    counts, settings = TokenCounter(), NotesSettings(enabled=True, keep_tokens=0, keep_messages=0)
+    log = Log(talk)
+    calls = counts.of(talk[1]).whole.total
+    whole = select_kept_records(notes, log.view, counts, settings)
+    offloaded = View(log.view.records, {}, {"c1": Offloaded("c1", "f", "p" * 80, 400)})
+    hidden = View(log.view.records, {"c1": Cleared(("c1",))}, {"c1": Offloaded("c1", "f", "p" * 80, 400)})
+    found = [select_kept_records(notes, view, counts, settings) for view in (offloaded, hidden)]
+    assert whole == KeptRecords(1, calls + 100 + 100 + 30, 1, "all that is not covered")
+    assert [each.tokens for each in found if isinstance(each, KeptRecords)] == [
+        calls + 20 + 100 + 30,
+        calls + 8 + 100 + 30,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "has"),
+    [
+        (user("x"), True),
+        (assistant("x"), True),
+        (result("c1", "x"), False),
+        (assistant(call("c1")), False),
+        (user("x", isMeta=True), False),
+        (user("x", isVirtual=True), False),
+        (boundary(), False),
+    ],
+)
+def test_only_messages_that_are_seen_and_have_words_count_as_such(record, has):
+    assert has_text(record) is has
+
+
+@pytest.mark.parametrize(
+    ("covers", "end_before"), [("u1", "a1"), ("a1", "u2"), ("u2", ""), ("unknown", None)]
+)
+def test_notes_are_used_up_to_the_first_record_that_they_do_not_cover(covers, end_before):
+    talk = [user("go", uuid="u1"), assistant("yes", id="m1", uuid="a1"), user("on", uuid="u2")]
+    notes = Notes("# Current state\nAll is well.", NotesState(covers))
+    settings = NotesSettings(enabled=True, keep_tokens=0, keep_messages=0)
+    found = usable_notes(notes, Log(talk).view, TokenCounter(), settings, transcript="/s.jsonl")
+    text = "# Current state\nAll is well."
+    assert found == (UsableNotes() if end_before is None else UsableNotes(text, end_before))
+    assert usable_notes(None, Log(talk).view, TokenCounter(), settings) == UsableNotes()

@@ -25,10 +25,9 @@ def test_the_named_policies_are_there_and_each_goes_by_its_name():
 
 @pytest.mark.spec("CF-3")
 def test_a_name_that_is_not_there_is_answered_with_those_that_are():
-    with pytest.raises(
-        UsageError, match=r"No policy is named 'clod'\. Choose one of: claude-code, clear-keep-3, "
-    ):
+    with pytest.raises(UsageError) as raised:
         get_policy("clod")
+    assert str(raised.value) == f"No policy is named 'clod'. Choose one of: {', '.join(sorted(POLICIES))}."
 
 
 def policy_rows() -> list[str]:

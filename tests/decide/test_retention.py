@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from random_logs import broken_logs
 
 from everturn.decide.extractive import summarize
-from everturn.decide.retention import RetainedItems, Retention, RetentionFigures, measure_retention
+from everturn.decide.retention import (
+    RetainedItems,
+    Retention,
+    RetentionFigures,
+    ScoredSummary,
+    measure_retention,
+)
 from everturn.history.records import Record
 from everturn.measure.tokens import rough
 
@@ -17,7 +23,9 @@ pytestmark = pytest.mark.spec("BY-6")
 def work() -> list[Record]:
     return [
         b.user("Make parseHeader faster, please. Never push to main! yes", uuid="u1"),
-        b.assistant(b.call("c1", "Read", file_path="/p/src/header.py"), id="m1"),
+        b.assistant(b.call("c0", "Read", file_path="/p/src/header.py"), id="m0"),
+        b.result("c0"),
+        b.assistant(b.call("c1", "Read", file_path="/p/src/gone.py"), id="m1"),
         b.user(
             [b.answer("c1", "<tool_use_error>File does not exist.</tool_use_error>", is_error=True)],
             uuid="r1",
@@ -29,6 +37,7 @@ def work() -> list[Record]:
             b.call("c4", "TodoWrite", todos=[{"content": "Write notes", "status": "pending"}]),
             id="m2",
         ),
+        b.user([b.answer("c2"), b.answer("c3"), b.answer("c4")], uuid="r2"),
     ]
 
 
@@ -203,7 +212,7 @@ def test_a_summary_with_room_enough_keeps_all_that_the_user_said(records):
 
 
 def test_a_path_is_kept_whichever_way_its_slashes_lean():
-    records = [b.assistant(b.call("c1", "Read", file_path="/p/src/header.py"), id="m1")]
+    records = [b.assistant(b.call("c1", "Read", file_path="/p/src/header.py"), id="m1"), b.result("c1")]
     assert measure_retention(records, "see src\\header.py").paths.lost == ()
     assert measure_retention(records, "see src header py").paths.lost == ("/p/src/header.py",)
 
@@ -238,15 +247,16 @@ def test_a_statement_of_common_words_alone_is_kept_only_word_for_word():
 
 
 def test_files_that_were_written_or_edited_since_the_last_message_are_last_words():
-    def call(at: int, tool: str, path: str, **more: str) -> Record:
-        return b.assistant(b.call(f"c{at}", tool, file_path=path, **more), id=f"m{at}", uuid=f"a{at}")
+    def call(at: int, tool: str, path: str, **more: str) -> list[Record]:
+        called = b.assistant(b.call(f"c{at}", tool, file_path=path, **more), id=f"m{at}", uuid=f"a{at}")
+        return [called, b.result(f"c{at}")]
 
     records = [
-        call(1, "Edit", "/p/old.py", new_string="x"),
+        *call(1, "Edit", "/p/old.py", new_string="x"),
         b.user("go", uuid="u1"),
-        call(2, "Write", "/p/new.md", content="y"),
-        call(3, "Edit", "/p/main.py", new_string="x"),
-        call(4, "Read", "/p/read.py"),
+        *call(2, "Write", "/p/new.md", content="y"),
+        *call(3, "Edit", "/p/main.py", new_string="x"),
+        *call(4, "Read", "/p/read.py"),
     ]
     assert measure_retention(records, "nothing").last_words.lost == ("go", "/p/new.md", "/p/main.py")
 
@@ -272,3 +282,114 @@ def test_the_last_four_reports_are_outcomes():
 def test_the_first_word_of_a_text_is_looked_at():
     found = measure_retention([b.user("rename the constants")], "Constants are to be renamed.")
     assert found.user_instructions == RetainedItems(0, 1, loosely=1)
+
+
+def test_errors_are_those_of_results_that_were_sent():
+    failed = b.answer("c1", "Error: it broke badly", is_error=True)
+    shown = b.user([failed], uuid="r1", isVirtual=True)
+    sent = b.user([failed], uuid="r2")
+    for records, total in (([shown], 0), ([sent], 1), ([b.assistant(failed)], 0)):
+        found = measure_retention([b.user("go"), b.assistant(b.call("c1"), id="m0"), *records], "")
+        assert found.errors.total == total
+
+
+def test_whoever_prints_a_scored_summary_does_not_print_the_conversation():
+    records = (b.user("a secret"), b.assistant("kept"))
+    assert repr(ScoredSummary(records, "In short.")) == "ScoredSummary(<2 records>)"
+
+
+def test_a_path_is_named_by_the_shortest_end_that_no_other_has():
+    calls = [
+        record
+        for at, path in enumerate(("/p/one/a.py", "/p/two/a.py", "/p/b.py"))
+        for record in (b.assistant(b.call(f"c{at}", "Read", file_path=path), id=f"m{at}"), b.result(f"c{at}"))
+    ]
+    records = [b.user("go"), *calls]
+    lost = {
+        text: measure_retention(records, text).paths.lost
+        for text in ("b.py", "a.py b.py", "one/a.py", "two\\a.py, b.py", "xb.py")
+    }
+    every = ("/p/one/a.py", "/p/two/a.py", "/p/b.py")
+    assert lost == {
+        "b.py": every[:2],
+        "a.py b.py": every[:2],
+        "one/a.py": every[1:],
+        "two\\a.py, b.py": every[:1],
+        "xb.py": every,
+    }
+
+
+def test_sentences_of_the_user_count_up_to_their_limits():
+    def total(text: str) -> int:
+        return measure_retention([b.user(text)], "").user_instructions.total
+
+    assert [total("so it is " + "x" * length) for length in (391, 392)] == [1, 0]
+    assert [total("one two three"), total("one two")] == [1, 0]
+    # Of a long message only its beginning and its end are the user's own words.
+    many = [f"Sentence number {at} of all. " for at in range(200)]
+    short = "".join(many[:50])
+    assert len(short) <= 1_500
+    assert [total(short), total("".join(many))] == [50, 4]
+
+
+def test_errors_are_compared_by_their_first_twelve_words():
+    words = [f"word{at}" for at in range(20)]
+    failed = b.user([b.answer("c1", "Error: " + " ".join(words), is_error=True)], uuid="r1")
+    records = [b.user("go"), b.assistant(b.call("c1"), id="m0"), failed]
+    kept = [measure_retention(records, "Error: " + " ".join(words[:count])).errors.kept for count in (10, 11)]
+    assert kept == [0, 1]
+
+
+def test_a_conflict_is_kept_if_its_file_is_named():
+    merged = "CONFLICT (content): Merge conflict in src/reader.py"
+    records = [
+        b.user("merge it"),
+        b.assistant(b.call("c1", "Bash", command="git merge x"), id="m1"),
+        b.user([b.answer("c1", merged, is_error=True)], uuid="r1"),
+    ]
+    found = [measure_retention(records, text).pending for text in ("Still open: reader.py", "Nothing.")]
+    kept = [each.kept + each.loosely for each in found]
+    assert kept[0] == kept[1] + 1
+
+
+def test_plan_mode_is_an_open_item():
+    records = [b.user("plan it", permissionMode="plan"), b.assistant("Here is what I found out so far.")]
+    found = [measure_retention(records, text).pending.kept for text in ("Plan mode is on.", "All is well.")]
+    assert found[0] == found[1] + 1
+
+
+def test_names_of_code_have_to_be_there_word_for_word():
+    records = [b.user("Rename read_all_rows and parse_header_line in the reader.")]
+    near = "The functions read_all_row and parse_header_lines were renamed in the reader."
+    assert measure_retention(records, near).identifiers.kept == 0
+    assert measure_retention(records, near).identifiers.loosely == 0
+    same = "read_all_rows and parse_header_line"
+    assert measure_retention(records, same).identifiers.kept == 2
+
+
+def test_a_request_that_nobody_answered_is_open_whatever_a_summary_says():
+    text = "7. Pending tasks:\n   - None.\n"
+    asked = b.user("Write the parser and its tests.")
+    wrong = [
+        measure_retention(records, text).wrong
+        for records in ([asked], [asked, b.assistant("It is written.")])
+    ]
+    assert wrong == [
+        ("says that nothing is pending, but open is: Write the parser and its tests.",),
+        (),
+    ]
+
+
+def test_of_a_long_message_only_the_ends_are_the_user_s_own_words():
+    many = [f"Sentence number {at} of all. " for at in range(60)]
+    text = "".join(many)
+    assert 1_500 < len(text) < 2_000
+    assert measure_retention([b.user(text)], "").user_instructions.total == 4
+
+
+def test_a_file_that_was_changed_last_is_named_by_its_last_part_whichever_way_its_slashes_lean():
+    path = "C:\\p\\reader.py"
+    edit = b.assistant(b.call("c1", "Edit", file_path=path, old_string="a", new_string="b"), id="m1")
+    records = [b.user("Change it."), edit, b.result("c1")]
+    found = [measure_retention(records, text).last_words for text in ("reader.py", "nothing")]
+    assert found[0].kept + found[0].loosely == found[1].kept + found[1].loosely + 1

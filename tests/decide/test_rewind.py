@@ -118,3 +118,14 @@ def test_records_that_name_each_other_as_parent_are_followed_once():
     three = b.user("Again.", uuid="u2", parent="a1")
     assert list_branches([one, two]) == (Branch("a1", "Begin.", 2),)
     assert list_branches([one, two, three]) == (Branch("u2", "Again.", 3),)
+
+
+def test_results_of_other_calls_do_not_belong_to_a_reply():
+    asked = b.assistant("Yes.", b.call("c1"), id="m1", uuid="reply-1", parent="first-1")
+    records = [
+        b.user("Begin.", uuid="first-1"),
+        asked,
+        b.result("c1", "one", uuid="result-1", parent="reply-1"),
+        b.user([{"type": "tool_result", "content": "nobody's"}], uuid="stray-1", parent="result-1"),
+    ]
+    assert plan_rewind(records, "reply-1") == RewindPlan(records[2])

@@ -10,7 +10,7 @@ from random_logs import broken_logs, sound_logs
 from everturn.decide.compact.plan import measured_now
 from everturn.decide.tools import DEFAULT_TOOLS
 from everturn.decide.view_tracker import TrackerInputs, ViewTracker
-from everturn.history.blocks import fields_of
+from everturn.history.blocks import fields_of, text_block
 from everturn.history.edits import Cleared, Edit, ThinkingDropped, Trimmed, Undone
 from everturn.history.log import Log
 from everturn.history.records import Record
@@ -27,16 +27,23 @@ COSTS = EstimatedCosts(model_or_default("claude-opus-4-5").model)
 class Followed:
     """A log and what follows its view, as a conversation keeps them."""
 
-    def __init__(self) -> None:
+    def __init__(self, written_with: Preamble | None = None) -> None:
         self.log = Log()
         self.counts = TokenCounter()
+        self.written_with = written_with
         self.kept = TrackerInputs(DEFAULT_TOOLS, ANTHROPIC, COSTS, self.counts)
         self.follows = ViewTracker(self.log.view, self.kept, is_new=False)
 
     def add(self, record: Record) -> None:
         if self.log.append(record) == "replaced":
             is_undone = isinstance(record.edit, Undone)
-            self.follows = ViewTracker.of_replaced(self.log.view, self.kept, is_undone=is_undone)
+            self.follows = ViewTracker.of_replaced(
+                self.log.view,
+                self.kept,
+                before=self.follows.thinking,
+                is_undone=is_undone,
+                written_with=self.written_with,
+            )
         elif not record.is_boundary:
             self.follows.add(record)
 
@@ -111,8 +118,11 @@ class Binding(msgspec.Struct, frozen=True):
     preamble: Preamble = Preamble()
 
 
-def thinking_dropped(*records: Record) -> ThinkingDropped | None:
-    followed = Followed()
+TODAY = Binding().preamble
+
+
+def thinking_dropped(*records: Record, written_with: Preamble | None = TODAY) -> ThinkingDropped | None:
+    followed = Followed(written_with)
     for record in records:
         followed.add(record)
     return followed.follows.thinking.drop(Binding(), Binding(), in_loop=False)
@@ -139,11 +149,44 @@ def test_after_an_undo_only_what_was_thought_under_the_compaction_is_bound_to_an
 
 
 @pytest.mark.spec("PC-16", "CP-38")
+@pytest.mark.parametrize("written_with", [None, Preamble(system=(text_block("Be brief."),))])
+def test_thinking_that_an_undo_brings_back_goes_unless_its_system_prompt_and_tools_are_those_of_today(
+    written_with: Preamble | None,
+):
+    undone = (*BEFORE, b.boundary("b1"), b.summary(uuid="s1", parent="b1"), b.edited(Undone("b1"), "e1"))
+    why = "it is bound to what came before it: an undo brought it back under another system prompt or tools"
+    assert thinking_dropped(*undone, written_with=written_with) == ThinkingDropped("a1", why)
+    answered = b.assistant("Well.", id="m3", uuid="a3", usage={"input_tokens": 9, "output_tokens": 1})
+    # A reply says that the API has accepted it.
+    assert thinking_dropped(*undone, answered, written_with=written_with) is None
+
+
+def test_an_undo_without_thinking_says_nothing_of_the_thinking_that_follows():
+    plain = (b.user("look", uuid="u1"), b.assistant("a", id="m1", uuid="a1", model="claude-opus-5-5"))
+    followed = Followed(written_with=None)
+    for record in (*plain, b.boundary("b1"), b.summary(uuid="s1", parent="b1"), b.edited(Undone("b1"), "e1")):
+        followed.add(record)
+    assert followed.follows.thinking.drop(Binding(), Binding(), in_loop=False) is None
+    followed.add(b.assistant(b.think("two"), b.call("c1"), id="m2", uuid="a2", model="claude-opus-5-5"))
+    assert followed.follows.thinking.drop(Binding(), Binding(), in_loop=True) is None
+
+
+@pytest.mark.spec("PC-16", "CP-38")
 def test_after_a_compaction_all_kept_thinking_is_bound_to_another_prefix_unless_it_stands_first():
     behind = (b.boundary("b1", kept=("a1", "s1", "u2")), b.summary(uuid="s1", parent="b1"))
     first = (b.boundary("b1", kept=("u1", "b1", "a1")), b.summary(uuid="s1", parent="b1"))
     assert thinking_dropped(*BEFORE, *behind) == ThinkingDropped("a1", WHY)
     assert thinking_dropped(*BEFORE, *first) is None
+
+
+@pytest.mark.spec("PC-16", "CP-38")
+def test_thinking_that_was_dropped_stays_so_when_the_edit_that_dropped_it_is_summarized():
+    edit = b.edited(ThinkingDropped("a1", "other tools"), "e1")
+    behind = (b.user("more", uuid="u3"), b.boundary("b1", kept=("u1", "b1", "u2")))
+    summary = b.summary(uuid="s1", parent="b1")
+    why = "it is bound to what came before it: the edit that dropped it was summarized"
+    assert thinking_dropped(*BEFORE, edit, *behind, summary) == ThinkingDropped("a1", why)
+    assert thinking_dropped(*BEFORE, *behind, summary) is None
 
 
 def test_calls_fit_the_tools_and_sizes_the_costs_that_were_given_last():

@@ -15,6 +15,7 @@ from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest, CompactionSkipped
 from everturn.decide.micro.context import MicroContext
 from everturn.decide.micro.declarative import AppliedContextEdit
+from everturn.engine.compactor import _least_tokens
 from everturn.history.edits import CacheDeletionsEnded, Cleared, ThinkingDropped, ToldAsText
 from everturn.history.records import Record, Usage
 from everturn.measure.capabilities import EXTENDED_TWIN
@@ -65,10 +66,19 @@ def test_what_the_api_would_refuse_goes_before_a_summary_is_asked_for(
     records: list[Record], given: dict[str, Any], expected: Any
 ):
     scene = Alone(records, compact=FORK, answers=[summary()], **given)
-    outcome = scene.run(scene.conversation.compact(BY_HAND, LATER, scene.new_id))
-    assert isinstance(outcome, CompactionSkipped)  # it is small
-    appended = scene.conversation.log.records[len(records) :]
-    assert [(each.edit, each.timestamp) for each in appended] == [(expected, "2026-11-15T12:06:40.000Z")]
+    by_itself = CompactionRequest(trigger="auto")
+    scene.run(scene.conversation._compactor._compact_for_request(by_itself, LATER, scene.new_id))
+    edit = scene.conversation.log.records[len(records)]
+    assert (edit.edit, edit.timestamp) == (expected, "2026-11-15T12:06:40.000Z")
+
+
+@pytest.mark.parametrize("asked", [BY_HAND, CompactionRequest(trigger="manual", form="up_to", at="typo")])
+def test_a_compaction_by_hand_that_is_not_made_changes_nothing(asked: CompactionRequest):
+    thinks = {"model": FORGETTING, "parameters": key(thinking=ENABLED)}
+    scene = Alone(BARE_LOOP, compact=FORK, answers=[summary()], **thinks)
+    outcome = scene.run(scene.conversation.compact(asked, LATER, scene.new_id))
+    assert isinstance(outcome, CompactionSkipped)
+    assert list(scene.conversation.log.records) == BARE_LOOP
 
 
 def looping(model: str, **more: Any) -> Alone:
@@ -231,7 +241,7 @@ def test_how_small_a_context_can_be_counted_is_scaled_to_the_model_that_will_cou
 
     def least(model: str) -> tuple[int, int]:
         changed(scene, model=model_of(model))
-        found = conversation._compactor._least_tokens(conversation.setting)
+        found = _least_tokens(conversation.size, conversation.log.view, conversation.setting)
         return found.sent, found.unsent
 
     tail = conversation.size.rough_tail
@@ -284,7 +294,7 @@ def test_a_summary_call_has_the_breakpoints_of_the_last_request_that_its_model_w
 )
 def test_how_many_messages_the_last_answered_request_had(records: list[Record], answered: int):
     conversation = Alone(records, model=MODEL).conversation
-    assert conversation._compactor._answered_messages() == answered
+    assert conversation._compactor._answered_messages(conversation._state) == answered
 
 
 def test_a_micro_compaction_is_planned_from_all_that_is_known_of_the_view():

@@ -18,7 +18,7 @@ from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.decide.effects import Effect, HookOutcome, RunHooks
 from everturn.decide.tools import build_tool_table
 from everturn.engine.conversation_state import thresholds_of
-from everturn.engine.values import COMPACTION_DISABLED
+from everturn.engine.values import compaction_disabled
 from everturn.history.blocks import fields_of
 from everturn.history.records import Record
 from everturn.wire.queued_messages import QueuedMessage
@@ -104,8 +104,10 @@ def test_a_second_compaction_adds_its_saving_to_that_of_the_first():
 def test_a_conversation_that_is_never_compacted_says_so_to_everybody_who_asks():
     scene = Alone(LARGE)
     conversation = scene.conversation
-    assert conversation.dry_run(BY_HAND, NOON) == COMPACTION_DISABLED
-    assert scene.run(conversation.compact(BY_HAND, NOON, scene.new_id)) == COMPACTION_DISABLED
+    assert conversation.dry_run(BY_HAND, NOON) == compaction_disabled(scene.conversation.setting.options)
+    assert scene.run(conversation.compact(BY_HAND, NOON, scene.new_id)) == compaction_disabled(
+        scene.conversation.setting.options
+    )
     assert conversation._compactor.context(conversation.setting, NOON) is None
 
 

@@ -125,3 +125,18 @@ def test_what_stands_behind_the_last_reply_is_left_out():
     reply = Message("assistant", (CALL,))
     assert up_to_reply((ASKED, reply, ASKED)) == (ASKED, reply)
     assert up_to_reply((ASKED,)) == ()
+
+
+def test_only_calls_of_the_client_s_tools_get_a_stand_in_result():
+    search = block_from_fields({"type": "web_search_tool_result", "tool_use_id": "s1", "content": []})
+    nameless = block_from_fields({"type": "tool_use", "name": "Read", "input": {}})
+    *_, stand_in = to_hold(captured(search, nameless, CALL)).messages
+    assert [fields_of(block) for block in stand_in.blocks] == [
+        {"type": "tool_result", "tool_use_id": "c1", "content": "."}
+    ]
+    *_, alone = to_hold(captured(search, text_block("a"))).messages
+    assert alone == Message("user", (text_block("."),))
+
+
+def test_an_answer_that_the_api_insists_on_is_taken_for_a_hundred_tokens():
+    assert [least_output({"type": "enabled"}, form) for form in ("hour", "repeat")] == [100, 100]

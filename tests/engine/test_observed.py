@@ -1,14 +1,16 @@
 """Observed calls: nothing is decided, the view is there when somebody asks for it, breaks are explained."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import msgspec
 import pytest
 from builders import answer, assistant, boundary, call, edited, result, summary, think, user
 from engine.alone import NOON, Alone
-from engine.held import head
+from engine.held import head, model_of
 
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
+from everturn.decide.economy.state import EconomyState
 from everturn.history.edits import Cleared, Undone
 from everturn.history.records import Record, Usage
 
@@ -66,6 +68,21 @@ def change_system(alone: Alone) -> None:
     conversation.setting = msgspec.structs.replace(conversation.setting, preamble=head("Another prompt."))
 
 
+def change_model(alone: Alone) -> None:
+    conversation = alone.conversation
+    conversation.setting = msgspec.structs.replace(conversation.setting, model=model_of("claude-haiku-4-5"))
+
+
+def compact(alone: Alone) -> None:
+    for record in (boundary(uuid="b1"), summary(uuid="s1", parent="b1")):
+        alone.conversation.add_observed(record)
+
+
+def undo_compaction(alone: Alone) -> None:
+    compact(alone)
+    alone.conversation.add_observed(edited(Undone("b1", "the user wants it back"), "x1"))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -83,6 +100,28 @@ def test_a_cache_break_of_an_observed_conversation_is_explained(change: Callable
     assert isinstance(verdict, DetectedBreak)
     assert verdict.why.startswith(why)
     assert (verdict.tokens_lost, alone.now) == (9_000, NOON)
+
+
+@pytest.mark.parametrize("change", [lambda _: None, change_system, change_model, compact, undo_compaction])
+@pytest.mark.parametrize("calls", [1, 3, 40])
+def test_the_bill_of_observed_replies_is_the_same_whenever_somebody_asks_for_it(
+    change: Callable[[Alone], None], calls: int
+):
+    """40 calls are more than wait at once."""
+    asking, silent = (Alone(model=MODEL, preamble=head(), under="economic") for _ in range(2))
+    bills: list[EconomyState] = []
+    for at in range(2 * calls):
+        for alone in (asking, silent):
+            alone.conversation.add_observed(user(f"Question {at}. " * 30, uuid=f"u{at}"))
+            observe(alone, 900 * at, id=f"m{at}")
+            alone.now += timedelta(minutes=3)
+        bills.append(asking.conversation.economy.state)
+        if at == calls - 1:
+            change(asking)
+            change(silent)
+    assert silent.conversation.economy.state == bills[-1]
+    assert bills[-1].spent > bills[0].spent > 0
+    assert silent.conversation.size == asking.conversation.size
 
 
 def test_a_compaction_explains_that_little_is_read_afterwards():

@@ -11,7 +11,7 @@ from engine.held import model_of
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.decide.events import SummaryUncached
-from everturn.engine.values import COMPACTION_DISABLED
+from everturn.engine.values import compaction_disabled
 from everturn.history.edits import Compacted, Undone
 from everturn.history.records import Usage
 
@@ -43,7 +43,8 @@ def forking(usage: Usage = NOTHING_READ) -> Alone:
 
 
 def test_a_turn_of_a_conversation_that_may_not_compact_says_so():
-    assert Alone(TALK).turn().compacted == COMPACTION_DISABLED
+    scene = Alone(TALK)
+    assert scene.turn().compacted == compaction_disabled(scene.conversation.setting.options)
 
 
 def uncached(scene: Alone) -> list[tuple[int, int, str]]:
@@ -60,7 +61,8 @@ def test_a_summary_that_read_half_of_its_prompt_is_not_called_uncached():
 def test_a_summary_without_the_cache_names_the_pause():
     scene = forking()
     scene.now += timedelta(seconds=400)
-    assert uncached(scene) == [(0, 12_000, "the cache had expired: nothing was sent for 400 s")]
+    why = "the cache had probably expired: the last known call that shares it was 400 s ago"
+    assert uncached(scene) == [(0, 12_000, why)]
 
 
 def test_a_summary_without_the_cache_names_the_other_model():

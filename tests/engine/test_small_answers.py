@@ -9,7 +9,7 @@ from engine.held import model_of
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.engine import Turn
-from everturn.engine.values import COMPACTION_DISABLED
+from everturn.engine.values import compaction_disabled
 from everturn.history.blocks import text_block
 from everturn.history.edits import ThinkingDropped, ToldAsText
 from everturn.measure.accounting import accounts_of
@@ -132,5 +132,9 @@ def test_a_conversation_that_may_not_compact_says_so():
     scene = Alone(LOOP)
     asked = CompactionRequest(trigger="manual")
     outcome = scene.run(scene.conversation.compact(asked, scene.now, scene.new_id))
-    assert outcome == scene.conversation.dry_run(asked, scene.now) == COMPACTION_DISABLED
+    assert (
+        outcome
+        == scene.conversation.dry_run(asked, scene.now)
+        == compaction_disabled(scene.conversation.setting.options)
+    )
     assert scene.effects == []

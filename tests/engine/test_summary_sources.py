@@ -1,5 +1,7 @@
 """What a compaction is told beside the records, and why a summary call read little from the cache."""
 
+from datetime import timedelta
+
 import builders as b
 import msgspec
 import pytest
@@ -7,6 +9,7 @@ from engine.alone import NOON, Alone
 from engine.held import model_of
 from engine.test_economy import LARGE, economic
 
+from everturn.engine.capture import capture_request
 from everturn.history.blocks import text_of
 from everturn.history.records import Usage
 from everturn.view.breakpoints import Breakpoints
@@ -39,11 +42,22 @@ def test_without_a_request_of_this_key_nothing_is_known_to_be_written():
 
 def in_a_tool_loop(model: str) -> Alone:
     alone = Alone([b.user("Hi.", uuid="u1")], model=model)
-    alone.turn()
-    reply = b.assistant(b.think("Well."), b.call("c1", "Read", file_path="a.py"), id="m1", uuid="a1")
-    alone.conversation.record_reply([reply], Usage(10, 0, 0, 5), NOON)
-    alone.conversation.add(b.result("c1", "def a(): ...", uuid="r1"))
+    for number in (1, 2):
+        alone.turn()
+        blocks = [b.think("Well."), b.call(f"c{number}", "Read", file_path="a.py")]
+        reply = b.assistant(*blocks[number - 1 :], id=f"m{number}", uuid=f"a{number}")
+        alone.conversation.record_reply([reply], Usage(10, 0, 0, 5), NOON)
+        alone.conversation.add(b.result(f"c{number}", "def a(): ...", uuid=f"r{number}"))
     return alone
+
+
+def explain(alone: Alone, seconds: float = 0.0) -> str:
+    """What is said of a summary call that sends the conversation after this time and reads little."""
+    conversation = alone.conversation
+    setting, messages = conversation.setting, tuple(conversation._state.tracker.outline.messages)
+    parent = capture_request(setting, setting.parameters, messages, Breakpoints())
+    now = NOON + timedelta(seconds=seconds)
+    return conversation._compactor._explain_uncached(conversation._state, parent, now)
 
 
 SHORT_LIVED, KEEPING = "claude-sonnet-4-5", "claude-opus-4-6"
@@ -58,15 +72,16 @@ SHORT_LIVED, KEEPING = "claude-sonnet-4-5", "claude-opus-4-6"
 )
 def test_thinking_that_a_question_ends_is_why_a_summary_reads_little(model: str, why: str):
     alone = in_a_tool_loop(model)
-    explain = alone.conversation._compactor._explain_uncached
-    assert explain(None) == why
-    assert explain(412.4) == "the cache had expired: nothing was sent for 412 s"
+    assert explain(alone) == why
+    assert (
+        explain(alone, 412.4)
+        == "the cache had probably expired: the last known call that shares it was 412 s ago"
+    )
     setting = alone.conversation.setting
     alone.conversation.setting = msgspec.structs.replace(setting, model=model_of("claude-haiku-4-5"))
-    assert explain(None) == "claude-haiku-4-5 has not seen this conversation before"
+    assert explain(alone) == "claude-haiku-4-5 has not seen this conversation before"
 
 
 def test_messages_that_were_never_sent_are_why_a_summary_reads_little():
     alone = Alone([b.user("Hi.", uuid="u1")], model=SHORT_LIVED)
-    explain = alone.conversation._compactor._explain_uncached
-    assert explain(None) == "the messages in view have not been sent in this form before"
+    assert explain(alone) == "the messages in view have not been sent in this form before"

@@ -47,6 +47,36 @@ def test_a_reply_is_read_with_what_the_provider_tells_beside_it(more, diagnosis,
     )
 
 
+STREAM = b"".join(
+    b"event: %s\ndata: %s\n\n" % (kind, msgspec.json.encode({"type": kind.decode(), **fields}))
+    for kind, fields in (
+        (b"message_start", {"message": {"id": "m", "role": "assistant", "usage": {"input_tokens": 7}}}),
+        (b"content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}),
+        (b"content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": "Gr\u00fc\u00dfe"}}),
+        (b"message_delta", {"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}}),
+        (b"message_stop", {}),
+    )
+)
+
+
+@pytest.mark.parametrize("at", range(len(STREAM) + 1))
+def test_a_streamed_reply_is_assembled_wherever_its_bytes_are_divided(at: int):
+    stream = ANTHROPIC_WIRE.parse_stream()
+    assert (stream.envelope, stream.is_whole) == (b"", False)
+    stream.feed(STREAM[:at])
+    assert stream.is_whole == (at == len(STREAM))
+    stream.feed(STREAM[at:])
+    assert (stream.is_whole, stream.problem) == (True, "")
+    usage = {"input_tokens": 7, "output_tokens": 2}
+    message = {"id": "m", "role": "assistant", "usage": usage, "stop_reason": "end_turn"}
+    text = {"type": "text", "text": "Gr\u00fc\u00dfe"}
+    assert msgspec.json.decode(stream.body) == {**message, "content": [text]}
+    assert msgspec.json.decode(stream.envelope) == {**message, "content": []}
+    assert ANTHROPIC_WIRE.parse_reply(stream.body).response.reply.usage == Usage(
+        input_tokens=7, output_tokens=2
+    )
+
+
 def test_the_usage_of_a_summary_is_that_of_the_call_or_of_the_provider_s_own_compaction():
     parted = b'{"usage":{"iterations":[{"input_tokens":3},{"input_tokens":4}]}}'
     assert ANTHROPIC_WIRE.summary_usage(BODY % b"", by_provider=False) == Usage(input_tokens=7)

@@ -228,7 +228,7 @@ def open_lab(
     operator_port: int | None = None,
     **settings: Any,
 ) -> Generator[Lab, None, None]:
-    own = {name: settings.pop(name) for name in ("tokens", "log_request") if name in settings}
+    own = {name: settings.pop(name) for name in ("tokens", "log_request", "warn") if name in settings}
     parts = make_parts(None, config=None, folder=folder, **(overrides or {}))
     settings.setdefault("timing", PATIENT)
     gateway = app.make_gateway(GatewaySettings(parts=parts, upstream=upstream, **settings), **own)
@@ -237,7 +237,7 @@ def open_lab(
 
 
 # A loaded machine must not look like a slow store.
-PATIENT = Timing(session=10.0, prepare=60.0, record=10.0)
+PATIENT = Timing(session=10.0, prepare=60.0, count=60.0, record=10.0)
 
 OpenLab = Callable[..., Lab]
 

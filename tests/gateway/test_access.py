@@ -200,7 +200,7 @@ def test_health_and_metrics_have_a_listener_of_their_own(lab: OpenLab):
         'added_seconds_count{mode="observe"}', 'passed_through_total{reason="it is not JSON"}',
         "open_requests", "dollars_saved_net",
     )} == {
-        f"requests_total{{{labels}}}": 2, 'tokens_total{kind="cache_read"}': 30, "cache_hit_ratio": 0.75,
+        f"requests_total{{{labels}}}": 2, 'tokens_total{kind="cache_read"}': 60, "cache_hit_ratio": 0.75,
         'added_seconds_count{mode="observe"}': 2, 'passed_through_total{reason="it is not JSON"}': 1,
         "open_requests": 0, "dollars_saved_net": 0,
     }  # fmt: skip

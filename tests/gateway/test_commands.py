@@ -1,11 +1,14 @@
 """`everturn gateway` and `everturn run`, as a person starts them."""
 
+import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Generator
@@ -129,6 +132,100 @@ def test_run_passes_on_signals(tmp_path: Path):
         assert process.wait(60) == 7
     with started(tmp_path, "run", "--upstream", "twin", "--", "sh", "-c", "kill -KILL $$") as process:
         assert process.wait(60) == 128 + signal.SIGKILL
+
+
+@pytest.mark.spec("GW-2")
+@pytest.mark.parametrize("streams", [">&- 2>&-", "<&- >&- 2>&-", "2>&-", "2>/dev/full"])
+def test_run_returns_the_status_of_its_command_whatever_its_own_streams_are(tmp_path: Path, streams: str):
+    command = [sys.executable, "-m", "everturn", "run", "--upstream", "twin", "--", "sh", "-c", "exit 3"]
+    found = subprocess.run(
+        ["sh", "-c", f'exec "$@" {streams}', "sh", *command],
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 3
+
+
+def test_an_access_log_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path):
+    log = tmp_path / "access.log"
+    words = ("--upstream", "twin", "--port", "0", "--operator-port", "0", "--access-log", str(log))
+    with started(tmp_path, "gateway", *words) as process:
+        assert process.stdout
+        assert process.stderr
+        url = process.stdout.readline().strip().removeprefix("export ANTHROPIC_BASE_URL=")
+        metrics = process.stderr.readline().strip().rpartition("metrics: ")[2]
+
+        def ask(name: str) -> None:
+            # The gateway has no such path, so its answer needs no upstream.
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(f"{url}/{name}")
+
+        ask("first")
+        # The line is written when the answer has left.
+        until = time.monotonic() + 10
+        while not (first := log.read_text()) and time.monotonic() < until:
+            time.sleep(0.01)
+        # Room for a part of the second line.
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (len(first) + 20, resource.RLIM_INFINITY))
+        ask("second")
+        ask("third")
+        assert process.stderr.readline() == (
+            "Warning: the access log cannot be written: No space left on device. Requests are served and not "
+            "logged until it can be written again.\n"
+        )
+        # Lines are written after the answers, in a thread.
+        lost = b'everturn_gateway_degradations_total{reason="the access log cannot be written"} 2.0\n'
+        while lost not in urllib.request.urlopen(metrics).read() and time.monotonic() < until:
+            time.sleep(0.01)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        ask("fourth")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+        told = process.stderr.read()
+    assert told == "The access log is written again. Lines that are missing in it: 2.\n"
+    whole, cut, last = log.read_text().splitlines()
+    assert (json.loads(whole)["path"], len(cut), json.loads(last)["path"]) == ("/first", 20, "/fourth")
+
+
+@pytest.mark.spec("GW-21")
+def test_an_access_log_on_a_pipe_that_nobody_reads_stops_neither_requests_nor_the_end(tmp_path: Path):
+    words = ("--upstream", "twin", "--port", "0", "--operator-port", "0", "--access-log", "-")
+    with started(tmp_path, "gateway", *words) as process:
+        assert process.stdout
+        assert process.stderr
+        url = process.stdout.readline().strip().removeprefix("export ANTHROPIC_BASE_URL=")
+        # A pipe of one page is full after twenty requests.
+        fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
+        statuses: list[int] = []
+        for _ in range(60):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(f"{url}/none", timeout=10)
+            with caught.value as answer:
+                statuses.append(answer.code)
+        assert statuses == [404] * 60
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+def test_a_folder_that_cannot_be_made_is_refused_if_it_was_chosen_and_reported_if_not(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    chosen = tmp_path / "file" / "below"
+    words = ["gateway", "--upstream", "twin", "--port", "0", "--operator-port", "0"]
+    found = CliRunner().invoke(main, [*words, "--set", f"store.folder={chosen}"])
+    assert (found.exit_code, found.output) == (
+        1,
+        f"Error: Conversations cannot be kept in {chosen}: Not a directory. Choose another folder with --set "
+        "store.folder=PATH.\n",
+    )
+    with started(tmp_path / "file", *words) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline().startswith("export ANTHROPIC_BASE_URL=")
+        assert process.stderr.readline() == (
+            f"Warning: Conversations cannot be kept in {tmp_path}/file/everturn/gateway: Not a directory. "
+            "Until it answers, requests are relayed and not recorded.\n"
+        )
 
 
 def test_run_says_what_is_wrong_with_a_command(tmp_path: Path):

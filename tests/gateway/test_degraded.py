@@ -204,7 +204,7 @@ def test_who_cannot_be_identified_now_gets_503_and_never_401(lab: OpenLab, tmp_p
     new = add_token(path, "b", "", "y" * 43)
     assert (status(known), status(new)) == (200, 200)
     content = path.read_bytes()
-    for damage in (b"", b'{"tokens": [', b'{"tokens": []}'):
+    for damage in (b"", b'{"tokens": ['):
         path.write_bytes(damage)
         assert (status(known), status("evt_other")) == (200, 503)
     path.unlink()
@@ -213,3 +213,22 @@ def test_who_cannot_be_identified_now_gets_503_and_never_401(lab: OpenLab, tmp_p
     assert json.loads(refused.body)["error"]["type"] == "everturn_identity_unavailable"
     path.write_bytes(content)
     assert status("evt_other") == 401
+
+
+@pytest.mark.spec("GW-18")
+def test_a_token_that_is_revoked_opens_no_more_also_if_it_was_the_last(lab: OpenLab, tmp_path, monkeypatch):
+    monkeypatch.setattr("everturn.gateway.tokens.REFRESH_SECONDS", 0.0)
+    path = tmp_path / "tokens.json"
+    tokens = [add_token(path, name, "", name * 43) for name in ("a", "b")]
+    entries = json.loads(path.read_bytes())["tokens"]
+    running = lab(RawUpstream(OK), tokens=load_tokens(path))
+
+    def list_statuses() -> list[int]:
+        headers = [{"x-everturn-token": each} for each in tokens]
+        return [running.ask(method="GET", path="/v1/models", headers=each).status for each in headers]
+
+    found: list[list[int]] = []
+    for kept in (entries, entries[1:], [], entries[1:]):
+        path.write_text(json.dumps({"tokens": kept}))
+        found.append(list_statuses())
+    assert found == [[200, 200], [401, 200], [401, 401], [401, 200]]

@@ -10,6 +10,7 @@ import pytest
 from gateway.lab import MODEL, OpenLab, RawUpstream, message, reply, wait_until
 
 from everturn.adapters.tracking import chain
+from everturn.adapters.tracking.caller_request import read_request
 from everturn.adapters.tracking.list_memo import OwnedList
 from everturn.gateway import known_bodies
 from everturn.gateway.known_bodies import BodyMemo
@@ -191,3 +192,30 @@ def test_a_turn_decodes_and_digests_what_is_new_however_long_the_list_is(
     assert digested_at_first > 180_000
     assert max(decoded for decoded, _ in later) < 1_000
     assert max(digested for _, digested in later) < 1_000
+
+
+# What a client may send behind its messages, from one request to the next.
+FIELDS: list[dict[str, Any]] = [
+    {"system": "Be brief."},
+    {"system": "Be brief."},
+    {"system": "Be brief.", "metadata": {"user_id": "u1"}},
+    {"system": [{"type": "text", "text": "Be long.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]},
+    {"tools": [{"name": "read", "input_schema": {}}], "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+    {"tools": [{"name": "read", "input_schema": {}}], "cache_control": {"type": "ephemeral"}},
+    {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+    {"compaction": {}},
+    {},
+]
+
+
+def test_what_is_read_besides_the_messages_is_that_of_the_request_itself():
+    memo = BodyMemo()
+    messages: list[Any] = []
+    for at, fields in enumerate([*FIELDS, *reversed(FIELDS)]):
+        messages += [{"role": "user", "content": f"{at} {LONG}"}, {"role": "assistant", "content": "Yes."}]
+        last = {"role": "user", "content": [{"type": "text", "text": "And?", "cache_control": {"ttl": "5m"}}]}
+        given = {"model": MODEL, "max_tokens": 10, "messages": [*messages, last], **fields}
+        body = json.dumps(given).encode()
+        for who in ("caller", "everturn", "caller"):
+            found = memo.decode_at_once(body, "s") or memo.decode(body, "s")
+            assert read_request(found, breakpoints=who) == read_request(given, breakpoints=who)

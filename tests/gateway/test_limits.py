@@ -224,7 +224,7 @@ def test_limits_are_changed_by_name():
     assert (limits, caps) == (Limits(messages=5), CapSettings(tenant_dollars=1.5))
     with pytest.raises(UsageError, match="There is no limit 'mesages'"):
         change_limits({"mesages": "5"})
-    with pytest.raises(UsageError, match="give a number that is not negative"):
+    with pytest.raises(UsageError, match="is 'many'; give a whole number from 0 to "):
         change_limits({"messages": "many"})
 
 

@@ -178,6 +178,42 @@ def test_the_conversations_that_were_used_last_stay_in_memory(tmp_path: Path):
     gateway.tenants.close()
 
 
+@pytest.mark.spec("GW-20")
+def test_conversations_in_memory_leave_descriptors_for_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # 60 descriptors: 10 conversations, however many tenants have them and however small they are.
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (60, 60))
+    gateway = open_gateway(tmp_path, 1 << 30)
+    tenants = [gateway.tenants.find(name) for name in ("a", "b", "c")]
+    names = [take_turn(tenants[at % 3], "observe", at, begin(at)) for at in range(40)]
+    kept = {each.id for tenant in tenants for each in tenant.tracker}
+    assert 9 <= len(kept) <= 10
+    assert kept == set(names[-len(kept) :])
+    gateway.tenants.close()
+
+
+@NEEDS_PROC
+@pytest.mark.spec("GW-20")
+def test_a_gateway_uses_the_descriptors_that_the_administrator_allows():
+    code = "from everturn.gateway.descriptors import allow_many; allow_many(); allow_many()"
+    code += "; print(open('/proc/self/limits').read())"
+
+    def find_limits(soft: int, hard: int) -> list[str]:
+        command = [
+            "sh",
+            "-c",
+            f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec $0 -c "$1"',
+            sys.executable,
+            code,
+        ]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        (line,) = (each for each in said.splitlines() if each.startswith("Max open files"))
+        return line.split()[3:5]
+
+    assert [find_limits(*each) for each in ((256, 1000), (900, 900))] == [["1000", "1000"], ["900", "900"]]
+
+
 @pytest.mark.parametrize("mode", ["observe", "manage"])
 def test_a_conversation_that_was_removed_from_memory_goes_on_in_its_transcript(mode: Mode, tmp_path: Path):
     gateway = open_gateway(tmp_path, 1)

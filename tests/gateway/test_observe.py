@@ -336,7 +336,7 @@ def test_a_reply_that_cannot_be_recorded_is_relayed_and_told_with_the_next(lab: 
     assert running.ask(ASK).body.endswith(b'"content": [')
     running.settle()
     assert running.ask(ASK).headers["x-everturn-note"].startswith("before this: a reply was not recorded")
-    assert running.gateway.metrics.degradations == {"a reply was not recorded: everturn failed": 1}
+    assert running.gateway.metrics.degradations == {"a reply was not recorded: it is not JSON": 1}
 
 
 def test_an_error_inside_a_stream_is_relayed_and_is_not_a_reply(lab: OpenLab):

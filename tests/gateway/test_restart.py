@@ -159,6 +159,35 @@ def test_a_stream_that_does_not_end_in_time_is_cut_off_and_kept_as_partial(
     assert json.loads(partial.read_bytes())["content"] == [{"type": "text", "text": "He"}]
 
 
+@pytest.mark.spec("GW-6", "GW-16")
+@pytest.mark.parametrize("mode", ["observe", "manage"])
+def test_a_request_that_is_not_answered_when_the_gateway_ends_is_told_so(tmp_path: Path, mode: str):
+    asked, go = threading.Event(), threading.Event()
+
+    def say_nothing(_: Connection, __: Seen) -> None:
+        asked.set()
+        go.wait(20)
+
+    upstream = RawUpstream(say_nothing)
+    words = ("--upstream", upstream.url, "--shutdown-seconds", "1", "--mode", mode)
+    with started(tmp_path, *words) as running:
+        waiting = running.post("none")
+        # Its body is not complete.
+        arriving = socket.create_connection(running.address, timeout=20)
+        arriving.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
+        assert asked.wait(10)
+        running.process.send_signal(signal.SIGTERM)
+        answers = [read_all(each) for each in (waiting, arriving)]
+        assert running.process.wait(15) == 0
+    go.set()
+    upstream.close()
+    for answer in answers:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nretry-after: 1\r\n" in head
+        assert json.loads(body)["error"]["type"] == "everturn_ending"
+
+
 def can_connect(address: tuple[str, int]) -> bool:
     try:
         socket.create_connection(address, timeout=1).close()

@@ -9,6 +9,7 @@ from everturn.history.blocks import (
     block_from_fields,
     block_from_json,
     fields_of,
+    parts_of,
     result_block,
     text_block,
     text_block_from_json_string,
@@ -88,3 +89,53 @@ def test_a_result_may_be_an_error():
 def test_one_field_is_replaced_and_no_other_byte():
     raw = b'{"type":"tool_use","id":"c","input":{"n":1.0,"m":12345678901234567890123, "e":1e999}}'
     assert with_field(block_from_json(raw), "id", "d").raw == raw.replace(b'"c"', b'"d"')
+
+
+@pytest.mark.parametrize(
+    ("raw", "parts"),
+    [
+        (b'{"type":"tool_result","content":"text"}', ()),
+        (b'{"type":"tool_result"}', ()),
+        (b'{"type":"tool_result","content":[]}', ()),
+        (b'{"content":[{"type":"text", "text":"a"},{"type":"tool_use","id":"i","name":"n"}]}',
+         (Block("text", b'{"type":"text", "text":"a"}'),
+          Block("tool_use", b'{"type":"tool_use","id":"i","name":"n"}', "i", "n"))),
+        (b'{"type":"tool_result","content":[7]}', ()),
+        (b"no json", ()),
+        (b'{"content":' + b"[" * 5_000 + b"]" * 5_000 + b"}", ()),
+    ],
+)  # fmt: skip
+def test_the_blocks_inside_a_result_are_read_as_they_are(raw: bytes, parts: tuple[Block, ...]):
+    assert parts_of(Block("tool_result", raw)) == parts
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b'{"text":"a","thinking":"b","content":"c"}', "a"),
+        (b'{"text":"","thinking":"b","content":"c"}', "b"),
+        (b'{"content":"c"}', "c"),
+        (b'{"text":"a","content":[{"text":"d"},{"text":""},{}]}', "d"),
+        (b'{"content":null}', ""),
+        (b"no json", ""),
+        (b'{"content":[{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}]}", ""),
+    ],
+)
+def test_the_words_of_a_block_are_its_text_else_its_thinking_else_its_content(raw: bytes, words: str):
+    assert text_of(Block("text", raw)) == words
+
+
+@pytest.mark.parametrize(
+    ("raw", "block"),
+    [
+        (b'{"type":"tool_use"}', Block("tool_use", b'{"type":"tool_use"}')),
+        (
+            b'{"type":"tool_use","tool_use_id":"x"}',
+            Block("tool_use", b'{"type":"tool_use","tool_use_id":"x"}'),
+        ),
+        (b'{"type":"text","name":"x"}', Block("text", b'{"type":"text","name":"x"}')),
+        (b"{}", Block("", b"{}")),
+    ],
+)
+def test_ids_and_names_that_are_not_there_are_empty(raw: bytes, block: Block):
+    assert block_from_json(raw) == block

@@ -187,3 +187,88 @@ def test_an_edit_behind_a_boundary_without_a_summary_gives_that_boundary_up(edit
     assert [note.what for note in log.notes if note.kind == "half_compaction"] == [told]
     log.append(b.user("3", uuid="u3"))
     assert log.view.records[-1].uuid == "u3"
+
+
+def test_a_trim_before_a_record_that_is_not_there_hides_nothing():
+    log = Log([ONE, TWO])
+    assert log.append(b.edited(Trimmed("gone"), "trim")) == "replaced"
+    assert (shown(log), log.view.stale) == (["trim", "one", "two"], {"one", "two"})
+
+
+def test_a_log_is_compacting_from_a_boundary_to_its_summary():
+    log = Log([ONE])
+    seen = []
+    for record in (b.boundary(), b.attachment("x", uuid="x"), b.summary(), b.boundary("b2"), TWO):
+        log.append(record)
+        seen.append(log.is_compacting)
+    assert seen == [True, True, False, True, False]
+
+
+def test_views_that_were_replaced_know_what_is_hidden_now_and_what_was_stale_then():
+    log = Log([ONE, TWO, b.boundary("b1", kept=("two", "s1", "two")), b.summary(uuid="s1"), THREE])
+    log.append(b.boundary("b2"))
+    log.append(b.summary(uuid="s2"))
+    cleared, offloaded = Cleared(("c1",)), Offloaded("c2", "f", "p", 9)
+    log.append(b.edited(cleared, "e1"))
+    log.append(b.edited(offloaded, "e2"))
+    first, second = log.views_before
+    assert (first, second) == (
+        View([ONE, TWO], {"c1": cleared}, {"c2": offloaded}),
+        View(
+            [b.boundary("b1", kept=("two", "s1", "two")), b.summary(uuid="s1"), TWO, THREE],
+            {"c1": cleared},
+            {"c2": offloaded},
+            frozenset({"two"}),
+        ),
+    )
+
+
+def test_a_view_that_was_given_out_does_not_change_when_more_is_hidden_or_pinned():
+    log = Log([ONE])
+    before = log.view
+    for at, edit in enumerate((Cleared(("c1",)), Offloaded("c2", "f", "p", 9), Pinned("x"))):
+        log.append(b.edited(edit, f"e{at}"))
+    assert before == View([ONE], {})
+    assert (list(log.view.cleared), list(log.view.offloaded), log.view.pins) == (
+        ["c1"],
+        ["c2"],
+        (Pinned("x"),),
+    )
+
+
+def test_a_segment_that_is_not_there_is_named_with_its_boundary():
+    log = Log([ONE, TWO, b.boundary("b9", kept=("two", "s", "one")), b.summary()])
+    what = "boundary b9 keeps two..one, which is not in the view"
+    assert log.notes == [ThreadIssue("lost_segment", what)]
+
+
+def test_a_kept_segment_may_be_the_whole_view_or_a_single_record_of_it():
+    for kept, expected in ((("one", "s", "three"), ["one", "two", "three"]), (("one", "s", "one"), ["one"])):
+        log = Log([ONE, TWO, THREE, b.boundary(kept=kept), b.summary()])
+        assert shown(log) == ["b", "s", *expected]
+        assert log.notes == []
+
+
+def test_an_undo_drops_what_was_restored_before_anything_was_said_and_keeps_what_was_said():
+    restored = [b.attachment(each, uuid=each) for each in ("r1", "r2")]
+    log = Log([ONE, b.boundary(), b.summary(), *restored, TWO, b.attachment("later", uuid="r3")])
+    log.append(b.edited(Undone("b"), "undo"))
+    assert shown(log) == ["one", "two", "r3"]
+    silent = Log([ONE, b.boundary(), b.summary(), *restored])
+    silent.append(b.edited(Undone("b"), "undo"))
+    assert (shown(silent), silent.view.shrunk) == (["one"], frozenset())
+
+
+def test_a_window_takes_places_from_both_ends_and_slices_with_steps():
+    window = RecordPrefix([ONE, TWO, THREE, FOUR], 3)
+    assert [window[at] for at in (-3, -1, 0, 2)] == [ONE, THREE, ONE, THREE]
+    assert (window[::-1], window[1:], window[-1:]) == ([THREE, TWO, ONE], [TWO, THREE], [THREE])
+    assert window != 7
+    assert window == RecordPrefix([ONE, TWO, THREE], 3)
+    with pytest.raises(IndexError, match="record index 3 is out of range: the view has 3 records"):
+        window[3]
+
+
+def test_the_boundary_of_a_view_is_its_first_record_and_no_other():
+    assert View([b.boundary()], {}).boundary == b.boundary()
+    assert View([ONE, b.boundary()], {}).boundary is None

@@ -96,3 +96,50 @@ def test_calls_of_the_provider_s_tools_without_a_result_get_an_error_before_call
     assert end_server_calls([text_block("x"), search], []) == [
         text_block("x"), search, ended("s1", "web_search_tool_result"),
     ]  # fmt: skip
+
+
+def test_a_result_without_its_call_is_told_with_its_pictures_and_what_else_it_holds():
+    parts = [
+        {"type": "text", "text": "seen"},
+        {"type": "image", "source": {}},
+        {"type": "tool_reference", "tool_name": "N"},
+        {"type": "document", "source": {}},
+        {"type": "search_result", "title": "t"},
+    ]
+    stray = block_from_fields({"type": "tool_result", "tool_use_id": "z", "content": parts})
+    results, strays = pair_results([], [stray, result_block("y", "")], [], [])
+    told = '[A result without tool call z]\nseen\n{"type":"tool_reference","tool_name":"N"}'
+    assert results == []
+    assert strays == [
+        text_block(told),
+        *(block_from_fields(parts[at]) for at in (1, 3, 4)),
+        text_block("[A result without tool call y]"),
+    ]
+
+
+def test_repeated_calls_are_numbered_and_each_repair_says_the_new_id():
+    repairs: list[Repair] = []
+    used: dict[str, int] = {}
+    first = distinct_calls([call("a"), text_block("x")], used, repairs)
+    second = distinct_calls([call("a", n=1), call("a", n=2), call("a", n=1), call("", n=1)], used, repairs)
+    third = distinct_calls([call("a"), call("", n=2)], used, repairs)
+    assert first == [call("a"), text_block("x")]
+    assert second == [call("a-2", n=1), call("a-3", n=2), call("toolu_unnamed-2", n=1)]
+    assert third == [call("a-4"), call("toolu_unnamed-3", n=2)]
+    assert repairs == [
+        Repair("repeated_call", "a", "a second call with this id is now a-2"),
+        Repair("repeated_call", "a", "a second call with this id is now a-3"),
+        Repair("repeated_block", "a", "the same call was recorded twice"),
+        Repair("repeated_call", "", "a second call with this id is now toolu_unnamed-2"),
+        Repair("repeated_call", "a", "a second call with this id is now a-4"),
+        Repair("repeated_call", "", "a second call with this id is now toolu_unnamed-3"),
+    ]
+
+
+def test_a_call_of_the_provider_s_tool_without_id_and_name_gets_an_error_too():
+    bare = block_from_fields({"type": "server_tool_use"})
+    repairs: list[Repair] = []
+    error = {"type": "_tool_result_error", "error_code": "unavailable"}
+    ended = {"type": "_tool_result", "tool_use_id": "", "content": error}
+    assert end_server_calls([bare], repairs) == [bare, block_from_fields(ended)]
+    assert [(each.kind, each.where) for each in repairs] == [("server_call", "")]

@@ -6,7 +6,7 @@ import builders as b
 import pytest
 from builders import compute_view
 
-from everturn.history.edits import Cleared, Undone
+from everturn.history.edits import Cleared, Rewound, Undone
 from everturn.history.records import Record
 from everturn.history.threads import Thread, ThreadIssue, Threads, split_threads
 
@@ -299,3 +299,172 @@ def test_records_before_the_ones_they_continue_are_counted():
     records = (reply("4", "3"), say("3", "2"), reply("2", "1"), say("1"))
     late = "records that stand before the one they continue, so their order may be wrong: 3"
     assert ThreadIssue("late_parent", late) in split_threads(records).main.notes
+
+
+def noted(*records: Record) -> list[tuple[str, str]]:
+    return [(each.kind, each.what) for each in split_threads(records).main.notes]
+
+
+def test_one_record_before_the_one_it_continues_is_no_reason_for_a_note_and_two_are():
+    one = (say("1"), say("3", "2"), reply("2", "1"), reply("4", "3"))
+    assert noted(*one) == []
+    late = "records that stand before the one they continue, so their order may be wrong: 2"
+    two = (say("1"), reply("4", "3"), say("3", "2"), reply("2", "1"), say("5", "4"))
+    assert noted(*two) == [("late_parent", late)]
+
+
+def test_a_circle_is_named_by_the_record_that_closes_it():
+    records = (say("1", "3"), reply("2", "1"), say("3", "2"))
+    assert noted(*records) == [("cycle", "1 is linked in a circle")]
+
+
+def test_a_thread_goes_on_from_a_rewind_behind_the_newest_message():
+    records = (say("1"), reply("2", "1"), say("3", "2"), reply("4", "3"))
+    rewound = b.edited(Rewound("2"), "back", parent="2")
+    found = split_threads([*records, rewound]).main
+    assert (names(found.records), names(found.abandoned)) == (["1", "2", "back"], ["3", "4"])
+    left = "messages on abandoned branches (rewind, resume, fork): 2"
+    assert found.notes == (ThreadIssue("abandoned", left),)
+
+
+def test_what_was_written_twice_or_is_no_message_does_not_count_as_abandoned():
+    records = (
+        say("1"),
+        reply("2", "1"),
+        b.attachment("for 3", uuid="note", parent="2"),
+        say("3", "note"),
+        say("3", "note"),
+        say("4", "2"),
+    )
+    found = split_threads(records).main
+    assert (names(found.records), names(found.abandoned)) == (["1", "2", "4"], ["note", "3", "3"])
+    assert [each.what for each in found.notes] == [
+        "records with the uuid of an earlier one: 1",
+        "messages on abandoned branches (rewind, resume, fork): 1",
+    ]
+
+
+def test_several_agents_without_a_main_conversation_are_sidechains():
+    one, two = ({"isSidechain": True, "agentId": name} for name in ("x", "y"))
+    records = (say("a", **one), say("b", **two))
+    assert split_threads(records) == Threads(
+        Thread("", ()), (Thread("x", records[:1]), Thread("y", records[1:]))
+    )
+
+
+def test_a_boundary_that_follows_nothing_follows_the_record_before_it():
+    records = (say("1"), b.boundary(), b.summary(), say("2", "s"))
+    assert split_threads(records).main == Thread("", records)
+    # Any other record that follows nothing begins a conversation.
+    assert live(say("1"), say("2"), reply("3", "2")) == ["2", "3"]
+
+
+def test_each_boundary_without_a_summary_is_noted_and_one_with_a_summary_elsewhere_is_not():
+    half = "boundary {} has no summary; the view before it stays in force"
+    records = (
+        say("1"),
+        b.boundary("b1", logical="1"),
+        b.boundary("b2", logical="1"),
+        b.summary(uuid="s2", parent="b2"),
+        reply("2", "s2"),
+        b.boundary("b3", logical="2"),
+        say("3", "1"),
+    )
+    found = split_threads(records).main
+    assert names(found.records) == ["1", "3"]
+    assert [each.what for each in found.notes if each.kind == "half_compaction"] == [
+        half.format("b1"),
+        half.format("b3"),
+    ]
+
+
+def test_bookkeeping_beside_the_path_belongs_to_it_and_so_does_what_hangs_on_that():
+    records = (
+        say("1"),
+        b.system(uuid="hook", parent="1"),
+        b.progress("bar", parent="hook"),
+        b.attachment("x", uuid="note", parent="bar"),
+        reply("2", "1"),
+        b.system(uuid="orphan", parent="gone"),
+    )
+    assert live(*records) == ["1", "hook", "bar", "note", "2"]
+
+
+def test_results_beside_the_path_belong_to_it_if_they_answer_an_open_call_of_it():
+    records = (
+        say("1"),
+        reply("2", "1", b.call("a"), b.call("b")),
+        b.result("a", uuid="ra", parent="2"),
+        b.result("zz", uuid="rz", parent="2"),
+        b.result("b", "old", uuid="rb", parent="2"),
+        b.user([b.answer("a"), b.answer("b", "new")], uuid="both", parent="2"),
+        b.result("a", "end", uuid="last", parent="2"),
+    )
+    found = split_threads(records).main
+    assert (names(found.records), names(found.abandoned)) == (["1", "2", "rb", "last"], ["ra", "rz", "both"])
+
+
+def test_a_boundary_that_only_other_records_continue_has_no_summary():
+    records = (say("1"), b.boundary("b1", logical="1"), say("2", "b1"), say("3", "1"))
+    found = split_threads(records).main
+    assert names(found.records) == ["1", "3"]
+    half = "boundary b1 has no summary; the view before it stays in force"
+    assert ThreadIssue("half_compaction", half) in found.notes
+
+
+def test_without_messages_the_last_record_and_what_it_continues_are_the_thread():
+    records = (b.system(uuid="s1"), b.system(uuid="s2"), b.attachment("x", uuid="x1", parent="s2"))
+    found = split_threads(records).main
+    assert (names(found.records), names(found.abandoned)) == (["s2", "x1"], ["s1"])
+    alone = split_threads(records[:2]).main
+    assert (names(alone.records), names(alone.abandoned)) == (["s2"], ["s1"])
+
+
+def test_another_record_under_the_name_of_a_segment_that_waits_for_its_summary_is_continued_itself():
+    kept = b.boundary("b", logical="2", kept=("2", "s", "2"))
+    other = b.user("other", uuid="2", parent="1")
+    records = (say("1"), reply("2", "1"), kept, other, b.summary(uuid="s", parent="b"), reply("3", "2"))
+    assert live(*records) == ["1", "2", "3"]
+    assert split_threads(records).main.records[1] == records[3]
+
+
+def test_attachments_that_lead_to_both_a_live_and_a_left_message_stay():
+    records = (
+        say("1"),
+        b.attachment("x", uuid="shared", parent="1"),
+        b.system(uuid="own", parent="shared"),
+        reply("2", "own"),
+        say("3", "2"),
+        b.attachment("y", uuid="way", parent="shared"),
+        b.attachment("z", uuid="further", parent="way"),
+        reply("4", "further"),
+        reply("5", "shared"),
+    )
+    found = split_threads(records).main
+    assert (names(found.records), names(found.abandoned)) == (
+        ["1", "shared", "5"],
+        ["own", "2", "3", "way", "further", "4"],
+    )
+
+
+def test_a_summary_behind_attachments_completes_the_compaction_before_them():
+    kept = b.boundary("b", logical="3", kept=("3", "s", "3"))
+    start = (say("1"), reply("2", "1"), say("3", "2"), kept)
+    between = (b.attachment("x", uuid="x", parent="b"), b.system(uuid="h", parent="x"))
+    summed = b.summary(uuid="s", parent="h")
+    assert live(*start, *between, summed, reply("4", "3")) == ["1", "2", "3", "b", "x", "h", "s", "4"]
+    # Behind a message it completes none, and what names the segment continues the record itself.
+    apart = (say("m", "x"), b.summary(uuid="s", parent="m"))
+    assert live(*start, between[0], *apart, reply("4", "3")) == ["1", "2", "3", "4"]
+
+
+def test_what_leads_only_to_a_result_that_was_left_behind_is_left_with_it():
+    """Both records of bookkeeping continue the call; only the second one leads to what goes on."""
+    call = b.call("toolu_1")
+    records = (
+        say("1"), reply("2", "1", call), b.edited(Rewound("2"), uuid="3", parent="2"),
+        b.result("toolu_1", "left", uuid="4", parent="3"), reply("5", "4"),
+        b.edited(Rewound("2"), uuid="6", parent="2"),
+    )  # fmt: skip
+    assert live(*records) == ["1", "2", "6"]
+    assert live(*records, say("7", "6")) == ["1", "2", "6", "7"]

@@ -92,7 +92,7 @@ def test_a_file_was_removed_under_an_open_session(scene: Scene):
     cc#84279)."""
     with scene.left(worked("c1")).open() as session:
         scene.path.unlink()
-        with pytest.raises(StoreError, match="removed or replaced"):
+        with pytest.raises(StoreError, match="it was removed while it was open"):
             session.send("Is anybody there?")
 
 

@@ -11,6 +11,7 @@ from everturn.history.records import Record
 from everturn.measure.accounting import Accounts, Metrics, RepeatedRead, Shares, accounts_of
 from everturn.measure.meter import PLACEHOLDER_TOKENS
 from everturn.measure.tokens import estimate_block
+from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolEntry
 
 
 def text(tokens: int, prefix: str = "") -> Block:
@@ -220,3 +221,19 @@ def test_a_note_that_a_file_is_unchanged_is_not_another_read_of_it():
         said("user", result("a0", 5_000), note),
     )
     assert metrics.duplicate_reads == {}
+
+
+def test_results_without_their_calls_are_no_reads_of_a_file():
+    metrics = accounted(said("user", result("gone", 5), result("lost", 7)))
+    assert (metrics.tool_results, metrics.duplicate_reads) == ({"unknown": 12}, {})
+
+
+def test_the_accounts_of_a_view_know_the_tools_that_a_user_has_added():
+    records = []
+    for at in range(2):
+        records.append(said("assistant", call(f"c{at}", "fetch_it", name="/a")))
+        records.append(said("user", result(f"c{at}", 10)))
+    mine = DEFAULT_TOOL_TABLE.extended([ToolEntry(names=("fetch_it",), does="reads", path=("name",))])
+    view = Log(records).view
+    assert accounts_of(view).metrics().duplicate_reads == {}
+    assert accounts_of(view, tools=mine).metrics().duplicate_reads == {"/a": RepeatedRead(2, 20)}

@@ -1,7 +1,10 @@
 """Bills: every kind of token on its own line, and the modifiers."""
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+
+import pytest
 
 from everturn.measure.model import Rates
 from everturn.measure.model_table import Model, find_model
@@ -13,6 +16,7 @@ from everturn.measure.pricing import (
     price_in_dollars,
     price_reads,
     price_tokens,
+    read_billed_tokens,
 )
 
 TODAY = date(2026, 11, 15)
@@ -122,3 +126,77 @@ def test_what_calls_read_again_is_priced_by_each_call_s_own_rate():
     rates = [each.rates(on=TODAY, prompt_tokens=0).read for each in known]
     assert price_reads(2_000_000, [(each, TODAY) for each in known]) == 2 * sum(rates) > 0
     assert price_reads(2_000_000, []) is None
+
+
+def test_searches_are_a_line_of_their_own_behind_those_of_the_tokens():
+    searched = {"output_tokens": 4, "server_tool_use": {"web_search_requests": 3}}
+    assert compute_priced_usage(searched, model("claude-opus-5"), on=TODAY).lines == (
+        PriceLine("output", 4, D(25), "message"),
+        PriceLine("web_search", 3, D(10_000), "message"),
+    )
+
+
+def test_lines_are_those_of_a_message_unless_the_caller_says_otherwise():
+    rates = Rates(*(Decimal(rate) for rate in (5, 3, 7, 11, 25)))
+    assert price_tokens(BilledTokens(input=1, read=2), rates) == (
+        PriceLine("input", 1, D(5), "message"),
+        PriceLine("cache_read", 2, D(7), "message"),
+    )
+    assert [each.iteration for each in price_tokens(BilledTokens(1), rates, iteration="compaction")] == [
+        "compaction"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reported", "expected"),
+    [
+        ({}, BilledTokens()),
+        (
+            {"input_tokens": 1, "cache_read_input_tokens": 2, "output_tokens": 3},
+            BilledTokens(input=1, read=2, output=3),
+        ),
+        ({"cache_creation_input_tokens": 7}, BilledTokens(write_5m=7)),
+        (
+            {"cache_creation_input_tokens": 7, "cache_creation": {"ephemeral_1h_input_tokens": 3}},
+            BilledTokens(write_5m=4, write_1h=3),
+        ),
+        (
+            {"cache_creation_input_tokens": 7, "cache_creation": {"ephemeral_1h_input_tokens": 9}},
+            BilledTokens(write_1h=7),
+        ),
+        ({"cache_creation_input_tokens": 7, "cache_creation": [9]}, BilledTokens(write_5m=7)),
+        ({"input_tokens": -1, "output_tokens": "9", "cache_read_input_tokens": None}, BilledTokens()),
+        ({"input_tokens": 0, "output_tokens": 1}, BilledTokens(output=1)),
+    ],
+)
+def test_usage_is_read_kind_by_kind_and_what_is_no_count_is_none(reported, expected):
+    assert read_billed_tokens(reported) == expected
+    assert expected.prompt == expected.input + expected.read + expected.write_5m + expected.write_1h
+
+
+@pytest.mark.parametrize("iterations", [None, [], "none", {"type": "compaction"}])
+def test_usage_without_a_list_of_iterations_is_that_of_one_message(iterations):
+    bill = compute_priced_usage(
+        {"input_tokens": 4, "iterations": iterations}, model("claude-opus-5"), on=TODAY
+    )
+    assert bill.lines == (PriceLine("input", 4, D(5), "message"),)
+
+
+def test_an_iteration_without_a_type_is_a_message_and_one_that_is_no_object_costs_nothing():
+    parts = [{"input_tokens": 4}, "what", {"type": "compaction", "output_tokens": 2}]
+    bill = compute_priced_usage({"input_tokens": 9, "iterations": parts}, model("claude-opus-5"), on=TODAY)
+    assert bill.lines == (
+        PriceLine("input", 4, D(5), "message"),
+        PriceLine("output", 2, D(25), "compaction"),
+    )
+
+
+def test_a_model_without_a_price_does_not_take_part_in_the_price_of_reads():
+    free = replace(model("claude-opus-5"), prices=())
+    assert price_reads(1_000_000, [(free, TODAY), (model("claude-opus-5"), TODAY)]) == D("0.5")
+    assert price_reads(1_000_000, [(free, TODAY)]) is None
+
+
+def test_the_rates_of_a_model_can_be_multiplied_one_and_all():
+    more = Rates(D(1), D(2), D(3), D(4), D(5)).times(D("1.5"))
+    assert more == Rates(D("1.5"), D(3), D("4.5"), D(6), D("7.5"))

@@ -241,3 +241,26 @@ def test_an_image_without_a_side_has_no_size(size: tuple[int, int]):
 )
 def test_images_count_in_a_message_and_directly_in_a_result(fields: dict[str, object], count: int):
     assert images_in(block_from_fields(fields)) == count
+
+
+def test_bytes_that_fill_up_before_a_frame_of_a_photo_are_passed_over():
+    frame = segment(0xC0, b"\x08" + struct.pack(">HH", 280, 560))
+    assert size_of(quoted(b"\xff\xd8" + b"\xff" * 3 + frame)) == (560, 280)
+
+
+@pytest.mark.parametrize(
+    ("size", "tier", "tokens"),
+    [
+        ((3_136, 28), STANDARD, 56),
+        ((1_568, 28), STANDARD, 56),
+        ((5_152, 28), SHARP, 92),
+        ((2_576, 28), SHARP, 92),
+    ],
+)
+def test_a_long_image_is_shrunk_to_the_long_edge_of_its_tier(size, tier, tokens):
+    assert tokens_of_size(*size, tier) == tokens
+
+
+@pytest.mark.parametrize("version", [b"GIF87a", b"GIF89a"])
+def test_both_versions_of_a_gif_tell_their_size(version: bytes):
+    assert size_of(quoted(version + gif(560, 280)[6:])) == (560, 280)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import builders as b
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +19,10 @@ from everturn.history.edits import (
     Offloaded,
     ThinkingDropped,
 )
-from everturn.history.log import Log
+from everturn.history.log import Log, View
 from everturn.history.records import SYNTHETIC, Record, ReplyMeta, Usage, reported_usage
+from everturn.measure.accounting import Accounts
+from everturn.measure.calibration import Calibration
 from everturn.measure.context_size import measure_context
 from everturn.measure.meter import PLACEHOLDER_TOKENS, ContextSize, Meter, estimate_view, make_meter
 from everturn.measure.tokens import (
@@ -427,3 +430,94 @@ def test_an_estimate_of_a_view_adds_what_was_counted_to_what_is_guessed():
     counts = TokenCounter(ProviderCounts({"a": 700, "c": 30}))
     whole = estimate_view(view, counts)
     assert whole == make_meter(view, counts).estimate().tokens == 730 + pad_estimate(10)
+
+
+def test_a_calibration_with_enough_samples_corrects_the_tail_instead_of_padding_it():
+    meter = Meter()
+    for record in (user(90), reply(50, "a1", "m1"), user(60), user(15)):
+        meter.add(record)
+    padded = measure_context(meter, overhead=None)
+    sizes = [
+        measure_context(meter, overhead=None, calibration=Calibration(1.2, samples)) for samples in (7, 8)
+    ]
+    corrected = ContextSize(
+        tokens=4_321 + 90, reported=4_321, estimated_tail=90, rough_tail=75, anchor="a1", basis="usage"
+    )
+    assert sizes == [padded, corrected]
+
+
+def test_an_overhead_that_is_known_is_used_instead_of_the_estimate_also_if_it_is_nothing():
+    sizes = [metered([user(75)], preamble=30, overhead=overhead) for overhead in (None, 0, 900)]
+    assert [(size.tokens, size.reported, size.rough_tail) for size in sizes] == [
+        (140, 0, 105),
+        (100, 0, 75),
+        (1_000, 900, 75),
+    ]
+
+
+def test_the_usage_of_replies_under_an_undone_compaction_never_becomes_the_anchor():
+    view = View([user(30), reply(60, "a1", "m1")], {}, shrunk=frozenset({"a1"}))
+    assert make_meter(view).size() == ContextSize(
+        tokens=120, reported=0, estimated_tail=120, rough_tail=90, anchor="", basis="estimate"
+    )
+    kept = View([user(30), reply(60, "a1", "m1")], {}, stale=frozenset({"a1"}))
+    assert make_meter(kept).size() == make_meter(view).size()
+
+
+def test_hiding_a_result_returns_the_tokens_saved_and_hiding_it_again_none():
+    meter = Meter()
+    meter.add(result("c1", 100))
+    meter.add(result("c2", 50, "r2"))
+    assert meter.offload("c1", "x" * 80) == 80
+    assert meter.clear(["c1", "c2", "unknown"]) == (20 - 8) + (50 - 8)
+    assert meter.clear(["c1"]) == 0
+    assert meter.offload("c2", "x" * 400) == 0
+    assert meter.size().rough_tail == 16
+
+
+def test_a_preview_larger_than_its_result_costs_more():
+    meter = Meter()
+    meter.add(result("c1", 10))
+    assert (meter.offload("c1", "x" * 80), meter.size().rough_tail) == (-10, 20)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "dropped"),
+    [
+        ("t1", "", 7),
+        ("t2", "", 6),
+        ("t1", "t2", 1),
+        ("t1", "t3", 3),
+        ("t2", "t3", 2),
+        ("t3", "", 4),
+        ("t2", "t2", 0),
+        ("unknown", "", 0),
+        ("t1", "unknown", 7),
+    ],
+)
+def test_thinking_is_dropped_from_one_record_up_to_another_which_stays(since: str, until: str, dropped: int):
+    meter, accounts = Meter(), Accounts()
+    for at, uuid in enumerate(("t1", "t2", "t3")):
+        record = thought(2**at, uuid, "m")
+        meter.add(record)
+        accounts.add(record)
+    accounts.apply(ThinkingDropped(since=since, until=until))
+    assert meter.drop_thinking(since, until) == dropped
+    assert (meter.size().rough_tail, accounts.metrics().thinking) == (7 - dropped, 7 - dropped)
+
+
+def test_the_next_request_is_expected_without_what_was_hidden_and_never_below_nothing():
+    size = ContextSize(tokens=10, reported=10, estimated_tail=0, rough_tail=0, anchor="a", basis="usage")
+    freed = (4, 10, 11, -3)
+    assert [msgspec.structs.replace(size, freed=each).next_request for each in freed] == [6, 0, 0, 13]
+
+
+def test_what_is_kept_counts_as_the_provider_has_counted_it():
+    kept = [b.user("x" * 400, uuid="u1"), reply(30, "a1", "m1", Usage(input_tokens=170_000))]
+    segment = KeptSegment("u1", "s", "a1")
+    for counted, expected in ((0, pad_estimate(100 + 30 + 10)), (90, 90 + pad_estimate(10))):
+        edit = Compacted(kept=segment, tokens_kept=counted)
+        boundary = Record(kind="system", uuid="b", subtype="compact_boundary", edit=edit)
+        summary = b.summary("y" * 40, uuid="s", parent="b")
+        size = make_meter(Log([*kept, boundary, summary]).view).size()
+        assert (size.tokens, size.basis) == (expected, "estimate")

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from everturn.errors import InputError
-from everturn.measure.model import Price, Rates
+from everturn.measure import model_table
+from everturn.measure.model import Model, Price, Rates
+from everturn.measure.model_entries import add_entries
 from everturn.measure.model_table import (
     DEFAULT_MODEL_TABLE,
     MODELS,
     Guess,
     ModelTable,
     find_model,
+    find_named,
+    has_known_price,
     model_or_default,
 )
 
@@ -279,3 +283,123 @@ def test_models_offer_no_effort_three_four_or_all_five():
         4: ("low", "medium", "high", "max"),
         5: ("low", "medium", "high", "xhigh", "max"),
     }
+
+
+@pytest.mark.spec("CF-6")
+def test_every_field_of_an_entry_becomes_the_value_of_its_name():
+    fields: dict[str, Any] = {
+        "display_name": "Mine", "aliases": ("one", "two"), "window": 1, "max_output": 2, "min_cache": 3,
+        "chars_per_token": 0.5, "keeps_thinking": False, "binds_thinking": True, "refuses_overflow": True,
+        "sharp_images": False, "us_surcharge": False, "compacts": False, "system_messages": False,
+    }  # fmt: skip
+    base = replace(found("claude-opus-5"), id="mine", lifecycle="active", retires=None)
+    made = extended(mine={"based_on": "claude-opus-5", **fields, "aliases": ["one", "two"]}).find("mine")
+    assert made == replace(base, **fields)
+
+
+@pytest.mark.spec("CF-6")
+def test_a_model_that_is_based_on_a_retired_one_is_not_retired_itself():
+    base = found("claude-sonnet-4-5")
+    assert (base.lifecycle, base.retires) == ("deprecated", date(2026, 11, 30))
+    made = extended(mine={"based_on": "claude-sonnet-4-5"}).find("mine")
+    own = {"id": "mine", "display_name": "mine", "aliases": (), "lifecycle": "active", "retires": None}
+    assert made == replace(base, **own)
+
+
+@pytest.mark.spec("CF-6")
+@pytest.mark.parametrize(
+    ("field", "accepted", "refused"),
+    [
+        ("window", [1, 10**7], [0, -1, 1.0, True, "1", None, float("inf")]),
+        ("input_price", [0, 0.1, Decimal("2.5")], [-0.1, True, "1", float("nan"), float("inf")]),
+        ("chars_per_token", [0.1, 1, Decimal(3)], [0, -1, False, "1", float("nan")]),
+        ("compacts", [True, False], [0, 1, "true", None]),
+        ("display_name", ["a"], ["", "  ", 7, None]),
+        ("aliases", [[], ["a", "b"], ("a",)], ["a", [1], {"a"}, None]),
+    ],
+)
+def test_a_field_accepts_the_values_of_its_kind_and_no_others(field, accepted, refused):
+    for value in accepted:
+        assert extended(mine={"based_on": "claude-opus-5", field: value}).find("mine") is not None
+    for value in refused:
+        with pytest.raises(InputError):
+            extended(mine={"based_on": "claude-opus-5", field: value})
+
+
+@pytest.mark.spec("CF-6")
+def test_an_entry_may_be_based_on_one_that_stands_before_it():
+    table = extended(a={"based_on": "claude-opus-5", "window": 7}, b={"based_on": "a"}, c={"based_on": "a"})
+    assert [found(name, table).window for name in ("a", "b", "c")] == [7, 7, 7]
+
+
+@pytest.mark.spec("CF-6")
+def test_an_entry_may_name_itself_as_its_base_if_the_table_has_it():
+    table = DEFAULT_MODEL_TABLE.extended({"claude-opus-5": {"based_on": "claude-opus-5", "window": 9}})
+    assert table.find("claude-opus-5") == replace(found("claude-opus-5"), window=9)
+
+
+@pytest.mark.spec("CF-6")
+def test_an_alias_that_is_based_on_its_own_model_is_a_model_of_its_own():
+    entry = {"based_on": "claude-haiku-4-5", "max_output": 9}
+    table = DEFAULT_MODEL_TABLE.extended({"claude-haiku-4-5-20251001": entry})
+    base = found("claude-haiku-4-5")
+    id = "claude-haiku-4-5-20251001"
+    own = replace(base, id=id, display_name=id, aliases=(), max_output=9)
+    assert (table.find(id), table.find("claude-haiku-4-5")) == (own, base)
+
+
+@pytest.mark.spec("CF-6")
+def test_problems_of_entries_without_an_origin_are_told_as_they_are_and_once():
+    with pytest.raises(InputError) as raised:
+        add_entries({"a": {"based_on": "no"}, "b": {"based_on": "a"}, "c": {"zzzzz": 1}}, DEFAULT_MODEL_TABLE)
+    assert str(raised.value) == (
+        "models.\"c\": unknown field 'zzzzz'. Fields are based_on, display_name, aliases, window, "
+        "max_output, min_cache, input_price, output_price, cache_read_price, cache_write_5m_price, "
+        "cache_write_1h_price, chars_per_token, keeps_thinking, binds_thinking, refuses_overflow, "
+        "sharp_images, us_surcharge, compacts, system_messages."
+    )
+
+
+def test_the_last_price_whose_conditions_are_met_applies_and_speed_goes_before_it():
+    one, two, fast = (rates(f"{at} {at} {at} {at} {at}") for at in (1, 2, 3))
+    prices = (Price(one), Price(two, above_prompt_tokens=10, since=date(2026, 5, 1)))
+    made = replace(found("claude-opus-5"), prices=prices, fast=fast)
+    before, since = date(2026, 4, 30), date(2026, 5, 1)
+    asked = [(before, 11), (since, 10), (since, 11), (date(2026, 5, 2), 12)]
+    assert [made.rates(on=on, prompt_tokens=tokens) for on, tokens in asked] == [one, one, two, two]
+    assert made.rates(on=since, prompt_tokens=11, speed="fast") == fast
+    slow = replace(made, fast=None)
+    assert slow.rates(on=since, prompt_tokens=0, speed="fast") == one
+
+
+@pytest.mark.parametrize(
+    ("name", "measured_as"),
+    [
+        ("a-new-haiku", "claude-haiku-5-5"),
+        ("mythos-9", "claude-mythos-5-2"),
+        ("fable", "claude-fable-5-2"),
+        ("gpt-9", "claude-opus-5-5"),
+        ("", "claude-opus-5-5"),
+    ],
+)
+def test_an_unknown_name_is_measured_as_the_newest_model_of_its_family_or_the_newest_opus(name, measured_as):
+    assert model_or_default(name).model.id == measured_as
+
+
+def found(name: str, table: ModelTable = DEFAULT_MODEL_TABLE) -> Model:
+    model = table.find(name)
+    assert model is not None
+    return model
+
+
+@pytest.mark.spec("CF-6")
+def test_rows_that_are_added_are_found_everywhere_in_the_process(monkeypatch):
+    monkeypatch.setattr(model_table, "_table", DEFAULT_MODEL_TABLE)
+    model_table.add_models({"mine": {"based_on": "claude-opus-5", "window": 7}}, origin="config.toml")
+    added = find_model("mine")
+    assert added is not None
+    assert (added.window, has_known_price("mine"), find_named("x/mine")) == (7, True, added)
+    with pytest.raises(InputError, match=r"^config.toml: "):
+        model_table.add_models({"mine": {"window": 0}}, origin="config.toml")
+    model_table.add_models({})
+    assert (find_model("mine"), has_known_price("mine"), find_named("mine")) == (None, False, None)

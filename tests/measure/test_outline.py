@@ -155,6 +155,15 @@ def test_without_the_rule_for_runs_every_block_is_a_position():
     runs = outlined(Preamble(), messages).prompt(CacheKeySalts(), [], minimum=0)
     single = outlined(Preamble(), messages, runs_are_one=False).prompt(CacheKeySalts(), [], minimum=0)
     assert (list(runs.positions), list(single.positions)) == ([0, 1, 1, 2, 2], [0, 1, 2, 3, 4])
+    # A shorter copy has the same rule for what is added to it.
+    shorter = outlined(Preamble(), messages, runs_are_one=False).up_to(1)
+    shorter.replace_from(1, messages[1:])
+    grown = shorter.prompt(CacheKeySalts(), [], minimum=0)
+    assert list(grown.positions) == list(single.positions)
+    assert (
+        outlined(Preamble(), messages, lookback=7).up_to(1).prompt(CacheKeySalts(), [], minimum=0).lookback
+        == 7
+    )
 
 
 def test_spots_and_places_in_the_prefix_are_the_same_blocks():
@@ -173,6 +182,18 @@ def test_spots_and_places_in_the_prefix_are_the_same_blocks():
     assert [marker.index for marker in marked.markers] == [0, 1, 3, 5, 6]
     assert outline.last_tool == BlockLocation(-1, 0)
     assert [outline.position_of(spot) for spot in spots] == [0, 1, 3, 5, 6]
+
+
+def test_every_block_of_every_message_has_the_position_that_its_layout_says():
+    calls = assistant(call("a"), call("b"))
+    outline = outlined(HEAD, [calls, user(result_block("a", "1"), result_block("b", "2")), assistant("done")])
+    spots = [BlockLocation(0, 0), BlockLocation(0, 1), *(BlockLocation(1, at) for at in (0, 1))]
+    first = len(HEAD.tools) + len(HEAD.system)
+    found = [outline.position_of(spot) - first for spot in (*spots, BlockLocation(2, 0))]
+    assert found == [0, 0, 1, 1, 2]
+    layout = outline.prompt(CacheKeySalts(), [], minimum=0)
+    assert [layout.positions[first + at] - first for at in range(5)] == found
+    assert (layout.positions[-1], layout.positions[-5:-3]) == (first + 2, [first, first])
 
 
 # ── as the twin sees it ──────────────────────────────────────────────────────────────────────────

@@ -240,3 +240,20 @@ def test_whether_an_entry_lives_at_the_moment_of_its_ttl_can_be_chosen(alive_at_
     ask(cache, prompt(3, (2, "5m")))
     at = START + SECONDS["5m"] + late
     assert ask(cache, prompt(3, (2, "5m"), alive_at_ttl=alive_at_ttl), at).read == read
+
+
+def test_of_two_entries_that_end_at_the_same_time_the_one_that_was_written_last_is_kept():
+    cache = PrefixCache()
+    hour = cache.look(prompt(2, (1, "1h")), START)
+    minutes = cache.look(prompt(2, (1, "5m")), START + 3_300)
+    for outcome in (hour, minutes):
+        cache.write(outcome, START + 3_300)
+    assert cache.entries(START + 3_300) == (CacheEntry("w", 1, 1, 200, "5m", START + 3_600),)
+
+
+def test_an_entry_that_ends_earlier_does_not_replace_one_that_ends_later():
+    cache = PrefixCache()
+    hour, minutes = cache.look(prompt(2, (1, "1h")), START), cache.look(prompt(2, (1, "5m")), START)
+    for outcome in (hour, minutes):
+        cache.write(outcome, START)
+    assert cache.entries(START) == hour.written

@@ -228,3 +228,51 @@ def test_other_blocks_under_a_known_uuid_are_counted_anew():
 def test_what_was_counted_is_part_of_the_total_and_only_what_was_guessed_is_padded():
     count = TokenCount(guessed=300, counted=50)
     assert (count.total, count.padded) == (350, pad_estimate(300) + 50)
+
+
+@pytest.mark.spec("TOK-3")
+@pytest.mark.parametrize(
+    ("raw", "counted_as"),
+    [
+        (b'{"type":"tool_use"}', "{}"),
+        (b'{"type":"tool_use","name":"Read"}', "Read{}"),
+        (b'{"type":"tool_use","input":{"a":1}}', '{"a":1}'),
+        (b'{"type":"tool_result"}', ""),
+        (b'{"type":"tool_result","content":7.5}', "7.5"),
+        (b'{"type":"tool_result","content":[{"text":"no kind, so it is its JSON"}]}',
+         '{"text":"no kind, so it is its JSON"}'),
+        (b'{"type":"document","source":{"type":"text"},"title":null,"context":null}', ""),
+        (b'{"type":"document","source":{"type":"content"},"title":"' + b"x" * 40 + b'"}', "x" * 40),
+        (b'{"type":"document","source":{"type":"content"},"context":"' + b"x" * 40 + b'"}', "x" * 40),
+    ],
+)  # fmt: skip
+def test_fields_that_a_block_does_not_have_count_as_empty(raw: bytes, counted_as: str):
+    by_character = LocalTokenizer(lambda text: text)
+    assert estimate_block(block_from_json(raw), by_character) == len(counted_as)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b'{ "a" : [1, 2] }', '{"a":[1,2]}'),
+        (b'{"n":1e5, "n":1.50}', '{"n":1e5,"n":1.50}'),
+        (b'{"a":"\\u00e9"}', '{"a":"é"}'),
+        (b'{"a":"\\ud800"}', '{"a":"\\ud800"}'),
+        (b'{"a":"\\u00e9", "n":1e999}', '{"a":"\\u00e9", "n":1e999}'),
+        (b"not json", "not json"),
+        (b"\xff", "\ufffd"),
+    ],
+)
+def test_json_is_spelled_without_spaces_and_escapes_or_left_as_it_is(raw: bytes, text: str):
+    assert compact_json(raw) == text
+
+
+def test_counts_of_the_provider_go_by_the_record_and_texts_by_the_other_estimator():
+    asked = ProviderCounts({"a": 7}, fallback=CharactersPerToken(2))
+    assert (asked.counted("a"), asked.counted("b"), asked.text("x" * 10)) == (7, None, 5)
+    assert (CharactersPerToken().counted("a"), LocalTokenizer(str.split).counted("a")) == (None, None)
+
+
+def test_counts_are_added_and_subtracted_each_kind_by_itself():
+    one, other = TokenCount(guessed=30, counted=5), TokenCount(guessed=7, counted=2)
+    assert (one + other, one - other) == (TokenCount(37, 7), TokenCount(23, 3))

@@ -5,6 +5,7 @@ may be kept in another spelling than it was sent in.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +15,7 @@ import httpx2
 from adapters.framework_bench import Wire
 
 import everturn
-from everturn.decide.options import Options
+from everturn.adapters.tracking.conversations import TrackedConversations
 from everturn.measure.model_table import model_or_default
 from everturn.session.bill import Bill
 from everturn.twin.testing import TwinForTests
@@ -22,6 +23,12 @@ from everturn.twin.testing import TwinForTests
 MAX_TOKENS = 2_500
 # So often the SDK's program lets the model call tools in one turn.
 MOST_ROUNDS = 3
+# How many messages with results a program leaves whole when it prunes its list.
+KEPT_RESULTS = 2
+# What a result is called, in its own words and in what a program leaves of it.
+NAMES = re.compile(r"result\d+")
+WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+KEEP_ALL = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
 
 # The messages of one turn, each with its texts.
 Spelling = tuple[tuple[str, ...], ...]
@@ -36,6 +43,16 @@ class Mode(NamedTuple):
     system: str
     tools: tuple[str, ...]
     thinks: bool
+    # What only the program of the SDK asks for: a search that the API pauses a reply for, thinking that is
+    # never cleared, and how a reply must begin.
+    searches: bool = False
+    keeps_thinking: bool = False
+    prefill: str = ""
+
+    @property
+    def takes_prefill(self) -> bool:
+        """The API refuses one beside thinking, and newer models refuse any."""
+        return bool(self.prefill) and not self.thinks and model_or_default(self.model).model.prefill
 
     @property
     def thinking(self) -> dict[str, Any] | None:
@@ -55,12 +72,13 @@ class Place(NamedTuple):
     listen: Callable[[Any], None]
     answer: Answer
     new_id: Callable[[], str]
-    window: int
+    # The options, or one option in the place of all: the others are then the adapter's own.
+    options: dict[str, Any]
 
     def adapter_options(self) -> dict[str, Any]:
         clock = self.twin.twin.clock.now
         return {
-            "options": Options(window=self.window),
+            **self.options,
             "config": None,
             "folder": self.folder,
             "listen": self.listen,
@@ -84,7 +102,14 @@ class Surface(Protocol):
         """Whether a message of a history is something that the user said."""
         ...
 
+    def prune(self, history: Sequence[Any]) -> list[Any]:
+        """The history with a few words for each old result of a tool, where its program does such a thing."""
+        ...
+
     def restart(self) -> None: ...
+
+    @property
+    def adapter(self) -> TrackedConversations: ...
 
     @property
     def bill(self) -> Bill: ...
@@ -107,6 +132,14 @@ class Sdk:
     def restart(self) -> None:
         self._middleware.close()
         self._start()
+
+    def prune(self, history: Sequence[Any]) -> list[Any]:
+        old = [at for at, each in enumerate(history) if _has_results(each)][:-KEPT_RESULTS]
+        return [_pruned(each) if at in old else each for at, each in enumerate(history)]
+
+    @property
+    def adapter(self) -> TrackedConversations:
+        return self._middleware
 
     @property
     def bill(self) -> Bill:
@@ -135,9 +168,15 @@ class Sdk:
 
     def ask(self, history: Sequence[Any], said: Spelling, mode: Mode) -> list[Any]:
         messages = [*history, *self.spell(said)]
+        begins = [{"type": "text", "text": mode.prefill}] if mode.takes_prefill else []
         for left in range(MOST_ROUNDS, -1, -1):
-            content = self._call(messages, mode, may_call=left > 0)
+            sent = [*messages, {"role": "assistant", "content": begins}] if begins else messages
+            reply = self._call(sent, mode, may_call=left > 0)
+            content, begins = _joined(begins, reply["content"]), []
             messages = [*messages, {"role": "assistant", "content": content}]
+            if reply["stop_reason"] == "pause_turn":
+                # The list goes back as it is, and the model goes on.
+                continue
             calls = [block for block in content if block["type"] == "tool_use"]
             if not calls:
                 break
@@ -148,7 +187,7 @@ class Sdk:
             messages = [*messages, {"role": "user", "content": results}]
         return messages
 
-    def _call(self, messages: list[Any], mode: Mode, *, may_call: bool) -> list[Any]:
+    def _call(self, messages: list[Any], mode: Mode, *, may_call: bool) -> dict[str, Any]:
         self._calls += 1
         schema = {"type": "object", "properties": {"path": {"type": "string"}}}
         asked: dict[str, Any] = {
@@ -158,8 +197,13 @@ class Sdk:
             "messages": messages,
             "tools": [{"name": name, "description": "Reads.", "input_schema": schema} for name in mode.tools],
         }
+        if mode.searches:
+            asked["tools"].append(WEB_SEARCH)
         if mode.thinking:
             asked["thinking"] = mode.thinking
+        if mode.thinking and mode.keeps_thinking:
+            asked["extra_body"] = {"context_management": KEEP_ALL}
+            asked["extra_headers"] = {"anthropic-beta": "context-management-2025-06-27"}
         if not may_call:
             asked["tool_choice"] = {"type": "none"}
         if self._calls % 2:
@@ -167,7 +211,30 @@ class Sdk:
         else:
             with self._client.messages.stream(**asked) as stream:
                 reply = stream.get_final_message()
-        return reply.to_dict(mode="json")["content"]  # type: ignore[return-value]
+        return reply.to_dict(mode="json")
+
+
+def _joined(begins: list[Any], content: list[Any]) -> list[Any]:
+    """A reply as a program keeps it that has begun it itself."""
+    if begins and content and content[0]["type"] == "text":
+        return [{"type": "text", "text": begins[0]["text"] + content[0]["text"]}, *content[1:]]
+    return [*begins, *content]
+
+
+def _has_results(message: Any) -> bool:
+    content = message["content"]
+    return not isinstance(content, str) and any(block["type"] == "tool_result" for block in content)
+
+
+def _pruned(message: Any) -> Any:
+    """With the names of the results that are left out: everturn may still have them in view."""
+    short = [
+        {**block, "content": f"[removed: {', '.join(sorted(set(NAMES.findall(block['content']))))}]"}
+        if block["type"] == "tool_result"
+        else block
+        for block in message["content"]
+    ]
+    return {**message, "content": short}
 
 
 class LangChain:
@@ -185,6 +252,13 @@ class LangChain:
     def restart(self) -> None:
         self._middleware.close()
         self._start()
+
+    def prune(self, history: Sequence[Any]) -> list[Any]:
+        return list(history)
+
+    @property
+    def adapter(self) -> TrackedConversations:
+        return self._middleware
 
     @property
     def bill(self) -> Bill:
@@ -245,6 +319,13 @@ class PydanticAi:
     def restart(self) -> None:
         self._capability.close()
         self._start()
+
+    def prune(self, history: Sequence[Any]) -> list[Any]:
+        return list(history)
+
+    @property
+    def adapter(self) -> TrackedConversations:
+        return self._capability
 
     @property
     def bill(self) -> Bill:

@@ -5,6 +5,10 @@ back, branches off, leaves out its oldest turns, and changes tools, system promp
 way. These cost what they cost. Other habits should cost nothing: reminders that are left out later, messages
 that are joined or split, a process that ends and starts again, a provider that fails.
 
+Bolder programs run beside it. The API pauses their replies, and takes them back to go on; they keep all their
+thinking, begin replies themselves, prune old results, and tell everturn to compact and to undo. What they ask
+for has its price, so only their requests are judged.
+
 Everything that is said has a number that is used once. In every request that leaves, no number is from
 another list, what was said last is there word for word, and the API takes it. Then the same program runs once
 more without the habits that should cost nothing, and the bills are compared.
@@ -20,14 +24,18 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from adapters.framework_bench import Wire, asks_for_summary
-from reliability.caller_surfaces import SURFACES, Mode, Place, Spelling, Surface, failures
+from reliability.caller_model import Model
+from reliability.caller_surfaces import NAMES, SURFACES, Mode, Place, Sdk, Spelling, Surface, failures
 from reliability.scenes import quiet
 from reliability.scratch import in_memory
 
-from everturn.decide.events import PassedThrough
-from everturn.twin.request_text import new_id
+from everturn.decide.events import PassedThrough, SummaryUncached
+from everturn.decide.options import Options
+from everturn.errors import UsageError
 from everturn.twin.testing import TwinForTests
-from everturn.twin.values import ModelOutput, ParsedRequest
+
+# What is changed, and which of its values is taken.
+Changes = tuple[tuple[str, float], ...]
 
 STEPS = 10
 # Every so many programs do nothing but go on, for so many turns: there a habit that costs something shows.
@@ -44,12 +52,14 @@ MODELS = ("claude-haiku-4-5", "claude-opus-5-5", "claude-opus-4-6")
 TOOLS = ("read_file", "search", "list_files", "fetch")
 HABITS = ("go on", "go on", "go on", "go on", "again", "regenerate", "edit", "rewind", "branch", "trim")
 CHANGES = ("tools", "tools", "system", "model", "thinking")
+# The habits of a program that asks for more, most of them through the SDK.
+BOLD_SURFACES = ("sdk", "sdk", "sdk", "sdk", "langchain", "pydantic-ai")
+BOLD_HABITS = (*("go on",) * 6, "edit", "prune", "prune", "regenerate", "branch")
 FREE_FAULTS = ("overloaded", "server_error", "timeout")
 # A broken answer is paid for, and a compaction after "too long" too.
 FAULTS = (*FREE_FAULTS, "cut_stream", "prompt_too_long")
+PREFILL = "Sure:"
 REMINDER = "<reminder>{} Keep it short, and never push to main.</reminder>"
-# So many results of tools a model asks for at most, for one question.
-MOST_RESULTS = 3
 # A program that repeats a call this often has given up.
 MOST_TRIES = 6
 # What the habits may add to the bill, beside one compaction that comes earlier or later.
@@ -65,15 +75,17 @@ class Overcharged(AssertionError):
 
 
 class Step(NamedTuple):
-    """What a program does next. The last three should cost nothing."""
+    """What a program does next. Spelling, restarts and most faults should cost nothing."""
 
     list_at: float
     habit: str
     at: float
-    changes: tuple[tuple[str, float], ...] = ()
+    changes: Changes = ()
     spelling: str = "plain"
     fault: str = ""
     restarts: bool = False
+    # What its adapter is told before: "compact", "undo".
+    order: str = ""
 
     @property
     def plain(self) -> "Step":
@@ -122,7 +134,66 @@ def changing(rng: random.Random) -> list[Step]:
     ]
 
 
-def beginning(rng: random.Random) -> tuple[tuple[str, float], ...]:
+# What an undo brings back was written with other tools than the next request has.
+DETOUR = [
+    Step(0.0, "go on", 0.0, order="compact"),
+    Step(0.0, "go on", 0.0, changes=(("tools", 0.9),)),
+    Step(0.0, "go on", 0.0, order="undo"),
+]
+
+
+class Bold(NamedTuple):
+    """What a program that asks for more begins with, changes on the way, and tells everturn."""
+
+    begins: Changes
+    changes: tuple[str, ...] = ("searches", "keeps thinking")
+    orders: tuple[str, ...] = ("", "compact", "undo")
+    # After an undo, what comes back must have room in them.
+    windows: tuple[int, ...] = (40_000, 60_000, 100_000)
+
+    def planned(self, rng: random.Random) -> list[Step]:
+        """Mostly one list. The API pauses its replies, and its program prunes it."""
+        steps = self._drawn(rng)
+        if "undo" in self.orders:
+            at = rng.randrange(2, STEPS - len(DETOUR))
+            steps[at : at + len(DETOUR)] = DETOUR
+        return steps
+
+    def _drawn(self, rng: random.Random) -> list[Step]:
+        often = {"searches": 0.8, "keeps thinking": 0.3}
+        drawn = ((change, rng.random()) for change in self.changes if rng.random() < often[change])
+        first = (*self.begins, *drawn)
+        return [
+            Step(
+                list_at=0.0 if rng.random() < 0.9 else rng.random(),
+                habit=rng.choice(BOLD_HABITS),
+                at=rng.random(),
+                changes=tuple(
+                    (change, rng.random())
+                    for change in (*CHANGES, *self.changes)
+                    if rng.random() < (0.3 if change == "tools" else 0.05)
+                )
+                if number
+                else first,
+                spelling=rng.choice(tuple(SPELLINGS)) if rng.random() < 0.2 else "plain",
+                fault=rng.choice(FAULTS) if rng.random() < 0.05 else "",
+                restarts=rng.random() < 0.1,
+                order=rng.choice(self.orders),
+            )
+            for number in range(STEPS)
+        ]
+
+
+# By their models: one binds what it thinks to all that stands before it, one is shown the thinking of its
+# last turn only, and one has its replies begun by the program.
+BOLD = {
+    "binding": Bold((("model", 0.5), ("thinking", 0.0))),
+    "last turn": Bold((("model", 0.0), ("thinking", 0.0))),
+    "prefill": Bold((("prefill", 0.0),), changes=(), orders=("",)),
+}
+
+
+def beginning(rng: random.Random) -> Changes:
     """What a program starts with. Most think: what the API refuses, it mostly refuses about thinking."""
     often = {"thinking": 0.75, "model": 0.6}
     return tuple((change, rng.random()) for change in CHANGES if rng.random() < often.get(change, 0.4))
@@ -180,42 +251,6 @@ class Watch(Wire):
         return request
 
 
-class Model:
-    """Answers the same question with the same words, however it is spelled and whatever stands before it."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self.question = ""
-        # How many results of tools this question has had.
-        self.results = 0
-        self.has_answered = False
-
-    def lines(self) -> int:
-        """How much a tool reads for it."""
-        return random.Random(f"{self._seed} {self.question} {self.results} lines").choice((9, 90, 600))
-
-    def say(self, request: ParsedRequest, *, rng: random.Random) -> ModelOutput:
-        self.has_answered = True
-        own = random.Random(f"{self._seed} {self.question} {self.results}")
-        # Many models think where a turn begins, and seldom inside of a tool loop.
-        chance = 0.2 if self.results else 0.9
-        thinks = request.get_object("thinking").get("type") in ("enabled", "adaptive")
-        thinks = thinks and own.random() < chance
-        thought = [{"type": "thinking", "thinking": "Let me see. " * own.choice((2, 40))}] if thinks else []
-        may_call = request.tools and request.body.get("tool_choice") != {"type": "none"}
-        if may_call and self.results < MOST_RESULTS and own.random() < 0.5:
-            names = [tool.body["name"] for tool in request.tools]
-            paths = own.choice((("a.py",), ("a.py",), ("a.py", "b.py")))
-            blocks = [
-                {"type": "tool_use", "id": new_id("toolu_", rng), "name": names[0], "input": {"path": path}}
-                for path in paths
-            ]
-            return ModelOutput((*thought, *blocks), "tool_use")
-        name = f"Answer {self.results} to {self.question.strip('<>')}. "
-        words = name + "It is fine. " * own.choice((9, 90, 300))
-        return ModelOutput((*thought, {"type": "text", "text": words}), "end_turn")
-
-
 class Turn(NamedTuple):
     """One list in one of its states: what the program keeps, and what was said last in it."""
 
@@ -227,7 +262,12 @@ class Caller:
     """One program, what leaves it, and what it holds."""
 
     def __init__(
-        self, surface: str, folder: Path, window: int = WINDOWS[0], seed: int = 0, pad: str = PAD
+        self,
+        surface: str,
+        folder: Path,
+        options: dict[str, Any] | None = None,
+        seed: int = 0,
+        pad: str = PAD,
     ) -> None:
         # What every message of the user has behind its number.
         self._pad = pad
@@ -243,7 +283,7 @@ class Caller:
             self.events.append,
             self.answer,
             lambda: f"id-{next(ids):06d}",
-            window,
+            options or {"options": Options(window=WINDOWS[0])},
         )
         self.surface: Surface = SURFACES[surface](place)
         # Every state that a list of messages had, newest last.
@@ -280,6 +320,8 @@ class Caller:
             case "branch":
                 states = [states[-1]]
                 self.lists.append(states)
+            case "prune":
+                before = self.surface.prune(before)
             case "trim":
                 # Not within a turn: half of one is what is left of it without a reminder.
                 starts = [at for at in turns if at - 1 not in turns]
@@ -288,11 +330,22 @@ class Caller:
                 pass
         for change, at in step.changes:
             self.mode = changed(self.mode, change, at)
+        if step.order:
+            self._tell(step.order)
         if step.restarts:
             self.surface.restart()
         self.counts.update([step.habit, step.spelling, *(change for change, _ in step.changes)])
         self.counts["restarts"] += step.restarts
         states.append(Turn(self.say(before, said, step), said))
+
+    def _tell(self, order: str) -> None:
+        adapter = self.surface.adapter
+        try:
+            adapter.compact() if order == "compact" else adapter.undo()
+        except UsageError:
+            # A process that has only just started has no conversation in memory.
+            return
+        self.counts[order] += 1
 
     def _edited(self, history: list[Any], at: int) -> list[Any]:
         words = f"{FIRST}{self._next()} {self._pad}"
@@ -328,14 +381,17 @@ class Caller:
             self.twin.faults(step.fault)
         for _ in range(MOST_TRIES):
             self.allowed = {own, *NUMBER.findall(repr(before))}
+            # What was pruned is still of this list: a compaction that came before may have kept it.
+            self.allowed |= {f"<<{name}>>" for name in NAMES.findall(repr(before))}
             self.allowed |= {each for each, host in self.reminders.items() if host in self.allowed}
             self.model.question, self.model.results, self.model.has_answered = own, 0, False
+            self.model.is_paused = self.model.has_spoken = False
             self.newest = [text for message in sent for text in message]
             try:
                 after = self.surface.ask(before, sent, self.mode)
-            except failures():
+            except failures() as problem:
                 if not step.fault:
-                    raise
+                    raise Misheard(f"a call has failed: {problem}") from problem
                 continue
             return [*before, *self.surface.spell(kept), *self._answer(after)]
         raise Misheard(f"{MOST_TRIES} tries after {step.fault}, and no answer")
@@ -361,8 +417,20 @@ class Caller:
         for text in self.newest:
             if json.dumps(self._least_of(text))[1:-1] not in spelled:
                 raise Misheard(f"a request has not all of what was said last, {NUMBER.findall(text)}")
+        self._look_at_end(body["messages"][-1])
         if not self.is_too_long:
             self.newest = []
+
+    def _look_at_end(self, last: Any) -> None:
+        """What the model goes on with is the last message, also where a compaction has come in between; not
+        where the API has called the newest message too long, which is then summarized with it."""
+        if self.is_too_long:
+            return
+        if self.model.is_paused and last["role"] != "assistant":
+            raise Misheard("a request does not go on with the reply that the API has paused")
+        is_begun = isinstance(self.surface, Sdk) and self.mode.takes_prefill and not self.model.has_spoken
+        if is_begun and not (last["role"] == "assistant" and PREFILL in json.dumps(last["content"])):
+            raise Misheard("a request does not end with the reply that its caller has begun")
 
     def _least_of(self, text: str) -> str:
         """What must be there of a text. One that the API has called too long may be cut in its middle."""
@@ -387,6 +455,12 @@ class Caller:
         return place in self.summaries and "too long" in entry["error"]["message"]
 
     @property
+    def forgotten(self) -> int:
+        """Summaries that read nothing because an earlier process had sent something else before them."""
+        lost = (event for event in self.events if isinstance(event, SummaryUncached))
+        return sum(event.why.startswith("since the restart") for event in lost)
+
+    @property
     def prices(self) -> list[float]:
         return [entry["dollars"] for entry in self.twin.ledger]
 
@@ -406,6 +480,12 @@ def changed(mode: Mode, what: str, at: float) -> Mode:
             return mode._replace(system=_choose(SYSTEMS, at))
         case "model":
             return mode._replace(model=_choose(MODELS, at))
+        case "searches":
+            return mode._replace(searches=not mode.searches)
+        case "keeps thinking":
+            return mode._replace(keeps_thinking=not mode.keeps_thinking)
+        case "prefill":
+            return mode._replace(prefill="" if mode.prefill else PREFILL)
         case _:
             return mode._replace(thinks=not mode.thinks)
 
@@ -420,26 +500,41 @@ def called(seed: int) -> Counter[str]:
     with quiet():
         odd = run(surface, window, plan, seed)
         plain = run(surface, window, [step.plain for step in plan], seed)
-    compare_bills(odd, plain)
-    return odd.counts
+        compare_bills(odd, plain)
+        return sum((run_bold(seed, part).counts for part in BOLD), odd.counts)
+
+
+def run_bold(seed: int, part: str) -> Caller:
+    """One more program beside the first one, with the policy that the adapter has by itself. Its habits have
+    a price, so nobody compares its bill. Its chance is its own: the first program stays as it was."""
+    rng = random.Random(f"bold caller {seed} {part}")
+    program = BOLD[part]
+    window = {"window": rng.choice(program.windows)}
+    return run_with(window, rng.choice(BOLD_SURFACES), program.planned(rng), seed)
 
 
 def compare_bills(odd: Caller, plain: Caller) -> None:
-    """One compaction may come a turn earlier in one of them: a summary, and what it replaces is written."""
+    """One compaction may come a turn earlier in one of them: a summary, and what it replaces is written. And
+    a restart forgets the tools that the last process had sent: with others, a summary can read nothing."""
     more, compaction = odd.dollars - plain.dollars, 2 * max(*odd.prices, *plain.prices)
-    if more > MOST_MORE * plain.dollars + compaction:
+    if more > MOST_MORE * plain.dollars + (1 + odd.forgotten) * compaction:
         raise Overcharged(f"with its habits ${odd.dollars:.4f}, without them ${plain.dollars:.4f}")
     odd.counts["micro-dollars"] = round(odd.dollars * 1e6)
     odd.counts["micro-dollars without habits"] = round(plain.dollars * 1e6)
 
 
 def run(surface: str, window: int, plan: list[Step], seed: int, pad: str = PAD) -> Caller:
+    return run_with({"options": Options(window=window)}, surface, plan, seed, pad)
+
+
+def run_with(options: dict[str, Any], surface: str, plan: list[Step], seed: int, pad: str = PAD) -> Caller:
     with TemporaryDirectory(prefix="everturn-callers-", dir=in_memory()) as folder:
-        caller = Caller(surface, Path(folder), window, seed, pad)
+        caller = Caller(surface, Path(folder), options, seed, pad)
         try:
             for step in plan:
                 caller.act(step)
             caller.check()
+            caller.counts["pauses"] = caller.model.pauses
         finally:
             caller.surface.restart()
     return caller

@@ -1,14 +1,14 @@
 """A session on a real disk beside a plain list: whatever is done to both, they say the same.
 
-The model knows no records, boundaries or files. It has a list of everything that was ever said, and a list
-of what is in sight, each of them words; a compaction replaces the second list, an undo brings back the one
-before. `test_machine.py` lets hypothesis choose the steps, `walked` a seed.
+The model knows no records, boundaries or files. It has a list of everything that was said, and a list of
+what is in sight, each of them words; a compaction replaces the second list, an undo brings back the one
+before, and a rewind both as they were. `test_machine.py` lets hypothesis choose the steps, `walked` a seed.
 """
 
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,11 +23,15 @@ from everturn.history.edits import Undone
 from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.history.threads import split_threads
+from everturn.session.hooks.run import CallbackHook, Hooks
 from everturn.wire.claude_code_reader import parse_session_file
 
 # What stands for a summary in the lists: its words are the model's.
 IN_SHORT = "in short"
 STEPS = 12
+REPLIES = ("Answer", "Seen")
+# How often a hook has something to say.
+SPEAKS = 0.5
 # A summary must be shorter than what it replaces.
 LONG = "Look closely at what the login test has shown. " * 20
 
@@ -36,33 +40,68 @@ class Diverged(AssertionError):
     """The session and the list say different things."""
 
 
+# A view that a compaction replaced, how many of its messages were kept, the last of them, and its moment.
+Past = tuple[list[str], int, str, "Moment | None"]
+# What was said, what was in sight, and the views before.
+Moment = tuple[list[str], list[str], list[Past]]
+
+
 class Model:
     """The plain lists. `views` are those that compactions replaced, newest last."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
         self.sight: list[str] = []
-        self.views: list[tuple[list[str], int]] = []
+        self.views: list[Past] = []
+        # What was there before each message, and after it, to go back to.
+        self.before: dict[str, Moment] = {}
+        self.after: dict[str, Moment] = {}
+        # What was there when it was said, and under each compaction that has kept it last.
+        self.moments: dict[str, list[Moment]] = {}
+        # What was said under a compaction that was undone since: it stands in another view now.
+        self.moved: set[str] = set()
+
+    def _now(self) -> Moment:
+        return self.said, self.sight, list(self.views)
 
     def say(self, *words: str) -> None:
-        self.said += words
-        self.sight += words
+        for each in words:
+            self.before[each] = self._now()
+            self.said, self.sight = [*self.said, each], [*self.sight, each]
+            self.after[each] = self._now()
+            self.moments[each] = [self.after[each]]
 
-    def compact(self, kept: list[str]) -> None:
-        """Everything but `kept`, which stands behind the summary, is replaced by it."""
-        self.views.append((self.sight, len(kept)))
-        self.sight = [IN_SHORT, *kept]
+    def rewind(self, moment: Moment) -> None:
+        self.said, self.sight, views = moment
+        self.views = list(views)
+
+    def compact(self, kept: list[str], *, is_first: bool = False) -> None:
+        """Everything but `kept`, which stands behind the summary or in front of it, is replaced by it. Who
+        goes back to the last of what stands behind it keeps the summary."""
+        end = kept[-1] if kept and not is_first else ""
+        self.views.append((self.sight, len(kept), end, self.after.get(end)))
+        self.sight = [*kept, IN_SHORT] if is_first else [IN_SHORT, *kept]
+        if end:
+            self.after[end] = self._now()
+            self.moments.setdefault(end, []).append(self.after[end])
 
     def undo(self) -> None:
-        before, kept = self.views.pop()
+        before, kept, end, after = self.views.pop()
+        self.moved.update(self.sight[1 + kept :])
         self.sight = before + self.sight[1 + kept :]
+        if after:
+            self.after[end] = after
 
 
 class Walk:
-    """One session and its model. Every method is one step on both."""
+    """One session and its model. Every method is one step on both. Hooks add words where `speaks` says so:
+    when it begins, at a question, behind a compaction. They are no messages, so the model has none."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, speaks: Callable[[], bool] = lambda: False) -> None:
         self.folder = folder
+        self.speaks = speaks
+        call = self._hook
+        self.hooks = Hooks((CallbackHook("SessionStart", call), CallbackHook("UserPromptSubmit", call)))
         self.desk = Desk(folder)
         self.model = Model()
         self.steps = 0
@@ -71,7 +110,10 @@ class Walk:
         self.session = self._opened()
 
     def _opened(self) -> Session:
-        return self.desk.open(fsync="never")
+        return self.desk.open(fsync="never", hooks=self.hooks)
+
+    def _hook(self, _: Any) -> str:
+        return "The build is red." if self.speaks() else ""
 
     def _ask(self, *answers: Any, said: Any) -> str:
         self.desk.box.script(*answers)
@@ -104,16 +146,74 @@ class Walk:
 
     def compact_up_to(self, share: float) -> None:
         """Up to one of the questions: what comes from it on is kept word for word."""
+        if at := self._question(share):
+            kept = self.model.sight[self.model.sight.index(words(at)) :]
+            self._compact_part(kept, up_to=at.uuid)
+
+    def compact_from(self, share: float) -> None:
+        """From one of the questions on: what comes before it is kept word for word."""
+        if at := self._question(share):
+            kept = self.model.sight[: self.model.sight.index(words(at))]
+            self._compact_part(kept, from_=at.uuid)
+
+    def _compact_part(self, kept: list[str], **where: str) -> None:
+        self.desk.box.script(SUMMARY)
+        if isinstance(self.session.compact(**where), Compaction):
+            self.model.compact(kept, is_first="from_" in where)
+        self._forget_script()
+
+    def _question(self, share: float) -> Record | None:
+        """One of the questions in sight, but the first; None if there are too few."""
         self.steps += 1
         asked = [each for each in self._shown() if words(each).startswith(("Question", "Look"))]
-        if len(asked) < 2:
-            return
-        at = asked[1 + int(share * (len(asked) - 1)) % (len(asked) - 1)]
-        kept = self.model.sight[self.model.sight.index(words(at)) :]
-        self.desk.box.script(SUMMARY)
-        if isinstance(self.session.compact(up_to=at.uuid), Compaction):
-            self.model.compact(kept)
-        self._forget_script()
+        return asked[1 + int(share * (len(asked) - 1)) % (len(asked) - 1)] if len(asked) > 1 else None
+
+    def rewind(self, share: float) -> None:
+        """Back to before a question; what came after it is left behind, in the file too."""
+        if at := self._question(share):
+            self.session.rewind(at.uuid)
+            self.model.rewind(self.model.before[words(at)])
+
+    def rewind_to_reply(self, share: float) -> None:
+        """Back to behind a reply; to the last one, nothing is left behind."""
+        self.steps += 1
+        replies = self._replies(self._shown())
+        if replies:
+            at = replies[-1 - int(share * len(replies))]
+            self.session.rewind(at.uuid)
+            # An undo since then stays, if nothing was said after it.
+            if words(at) != self.model.said[-1]:
+                self.model.rewind(self.model.after[words(at)])
+
+    def _replies(self, records: Iterable[Record]) -> list[Record]:
+        said = ((each, words(each)) for each in records)
+        return [each for each, what in said if what.startswith(REPLIES) and what not in self.model.moved]
+
+    def rewind_to_hidden(self, share: float) -> None:
+        """Back to behind a reply that is in no view any more. A compaction that had kept it last holds again,
+        unless a hook's words were the end of what it kept."""
+        self.steps += 1
+        shown = {each.uuid for each in self._shown()}
+        log = self.session.conversation.log.records
+        replies = self._replies(each for each in log if each.uuid not in shown)
+        ends = {end for _, _, end, _ in self.model.views}
+        if replies := [each for each in replies if words(each) in ends] or replies:
+            at = replies[int(share * len(replies))]
+            self.session.rewind(at.uuid)
+            reply, shown_now = words(at), spoken(self._shown())
+            for moment in self.model.moments[reply]:
+                if moment[1] == shown_now:
+                    self.model.after[reply] = moment
+            self.model.rewind(self.model.after[reply])
+
+    def there_and_back(self, share: float) -> None:
+        """Opened again, compacted twice, and back behind both."""
+        self.resume()
+        self.compact_up_to(share)
+        self.append()
+        self.compact()
+        self.rewind_to_hidden(share)
+        self.append()
 
     def undo(self) -> None:
         self.steps += 1
@@ -200,15 +300,18 @@ def walked(seed: int) -> Counter[str]:
     rng = random.Random(f"walk {seed}")
     counts: Counter[str] = Counter()
     with TemporaryDirectory(prefix="everturn-walk-", dir=in_memory()) as folder:
-        walk = Walk(Path(folder))
+        walk = Walk(Path(folder), lambda: rng.random() < SPEAKS)
         acts: tuple[Callable[[], None], ...] = (
             walk.append, walk.append, walk.clear, walk.compact, lambda: walk.compact_up_to(rng.random()),
+            lambda: walk.compact_from(rng.random()), lambda: walk.rewind(rng.random()),
+            lambda: walk.rewind_to_reply(rng.random()), lambda: walk.rewind_to_hidden(rng.random()),
+            lambda: walk.there_and_back(rng.random()),
             walk.undo, walk.resume, lambda: walk.crash(rng.random()), walk.fork,
         )  # fmt: skip
         for _ in range(STEPS):
             rng.choice(acts)()
             walk.check()
-        walk.check_file()
+            walk.check_file()
         counts.update(type(each.edit).__name__ for each in walk.session.conversation.log.records if each.edit)
         walk.close()
         counts["steps"] += walk.steps

@@ -33,6 +33,10 @@ class Sessions(RuleBasedStateMachine):
         self.folder = TemporaryDirectory(prefix="everturn-machine-")
         self.walk = Walk(Path(self.folder.name))
 
+    @rule(speak=st.booleans())
+    def hooks(self, speak: bool) -> None:
+        self.walk.speaks = lambda: speak
+
     @rule()
     def append(self) -> None:
         self.walk.append()
@@ -48,6 +52,26 @@ class Sessions(RuleBasedStateMachine):
     @rule(share=SHARE)
     def compact_up_to(self, share: float) -> None:
         self.walk.compact_up_to(share)
+
+    @rule(share=SHARE)
+    def compact_from(self, share: float) -> None:
+        self.walk.compact_from(share)
+
+    @rule(share=SHARE)
+    def rewind(self, share: float) -> None:
+        self.walk.rewind(share)
+
+    @rule(share=SHARE)
+    def rewind_to_reply(self, share: float) -> None:
+        self.walk.rewind_to_reply(share)
+
+    @rule(share=SHARE)
+    def rewind_to_hidden(self, share: float) -> None:
+        self.walk.rewind_to_hidden(share)
+
+    @rule(share=SHARE)
+    def there_and_back(self, share: float) -> None:
+        self.walk.there_and_back(share)
 
     @precondition(lambda self: self.walk.model.views)
     @rule()

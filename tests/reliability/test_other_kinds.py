@@ -52,6 +52,7 @@ def test_callers_of_every_habit_get_their_own_requests_with_their_newest_message
     done = tally(KINDS["callers"], range(first, first + 4))
     settle(done.row, first)
     assert min(done.counts[what] for what in ("summaries", "restarts", "tools", "faults")) > 0
+    assert min(done.counts[what] for what in ("pauses", "prune", "compact", "undo", "prefill")) > 0
     with_habits, without = done.counts["micro-dollars"], done.counts["micro-dollars without habits"]
     assert 0 < with_habits < 1.15 * without
 

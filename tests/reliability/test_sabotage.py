@@ -25,15 +25,20 @@ from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.adapters.tracking.respelling import Alignment
 from everturn.chat.tools import command_scope
 from everturn.decide.compact import divide, flow
+from everturn.decide.thinking import ThinkingTracker
 from everturn.engine import compactor, conversation
 from everturn.history import threads
+from everturn.history.blocks import TOOL_USE
+from everturn.history.edits import Rewound
 from everturn.history.log import Log
+from everturn.history.records import Record
 from everturn.session import files, transcripts
 from everturn.session.config import sources
 from everturn.session.memory_files import confined
 from everturn.session.recall import index
 from everturn.session.store import JsonlStore, line_tags
 from everturn.session.store.file_system import LocalFileSystem
+from everturn.view.flatten import Flattener
 from everturn.wire import claude_code_reader, line_sums, sse
 
 FIRST = 20_261_115
@@ -215,10 +220,51 @@ def bound_thinking_stays_behind_a_summary(patch: Patch) -> None:
         patch.setattr(module, "drop_thinking", lambda *given: None)
 
 
+def a_paused_turn_has_ended(patch: Patch) -> None:
+    """Its thinking is dropped before it goes on, and the API refuses the rest of it."""
+
+    def has_open_calls(view: Flattener) -> bool:
+        return any(block.kind == TOOL_USE and block.call not in view._told for block in view._turn.said)
+
+    patch.setattr(Flattener, "in_tool_loop", property(has_open_calls))
+
+
+def undone_thinking_fits_any_tools(patch: Patch) -> None:
+    """The tools have changed while it was out of view: the API refuses it."""
+    patch.setattr(ThinkingTracker, "came_back", lambda thinking, written_with: None)
+
+
+def what_stands_before_a_summary_goes_on_behind_it(patch: Patch) -> None:
+    """A rewind to the last message before a summary then shows all that was summarized."""
+
+    def summarized(segments: threads._KeptSegments, boundary: int, name: str) -> None:
+        for tail, kept in tuple(segments.waiting.items()):
+            if kept[1] == boundary:
+                segments.in_force[tail] = segments.waiting.pop(tail)
+
+    patch.setattr(threads._KeptSegments, "summarized", summarized)
+
+
+def sessions_go_on_beside_a_rewind(patch: Patch) -> None:
+    """They continue the words of a hook there, which may be the end of what a compaction has kept."""
+    append = Log.append
+
+    def beside(log: Log, record: Record) -> str:
+        tip = log.tip
+        change = append(log, record)
+        if isinstance(record.edit, Rewound) and tip is not None and record.parent != tip.uuid:
+            log.tip = tip
+        return change
+
+    patch.setattr(Log, "append", beside)
+
+
 BUGS: tuple[tuple[str, Callable[[Patch], None]], ...] = (
     ("conversations", segments_count_without_their_summary),
     ("conversations", blank_messages_are_compacted),
     ("steps", undos_bring_nothing_back),
+    ("steps", what_stands_before_a_summary_goes_on_behind_it),
+    ("steps", sessions_go_on_beside_a_rewind),
     ("kills", writes_are_kept_back),
     ("disk-failures", errors_of_the_disk_are_passed_on),
     ("disk-failures", short_writes_are_acknowledged),
@@ -245,6 +291,8 @@ BUGS: tuple[tuple[str, Callable[[Patch], None]], ...] = (
     ("callers", fewer_tools_raise),
     ("callers", what_is_left_out_is_an_edit),
     ("callers", bound_thinking_stays_behind_a_summary),
+    ("callers", a_paused_turn_has_ended),
+    ("callers", undone_thinking_fits_any_tools),
 )
 
 

@@ -57,4 +57,6 @@ def check_scene(name: str, text: str) -> None:
     if os.environ.get("EVERTURN_WRITE_SCENES"):
         path.write_text(text, encoding="utf-8")
     assert path.is_file(), f"{path.name} is not written yet: run with EVERTURN_WRITE_SCENES=1"
-    assert text == path.read_text(encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), (
+        "after a wanted change: EVERTURN_WRITE_SCENES=1 pytest tests/scenes, and read the difference"
+    )

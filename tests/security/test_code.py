@@ -37,6 +37,10 @@ PROCESS_CALLS = re.compile(
 OPENS_FILES = {
     "cli/__init__.py": "the null device, when the disk is full",
     "cli/dashboard.py": "a browser, not a file",
+    "cli/gateway.py": "the null device, for standard streams that are closed",
+    "cli/run.py": "the same, where nothing more can be said",
+    "gateway/upstream.py": "the bytes of a request, not a file",
+    "gateway/stores.py": "a file without a name, to see whether a folder can be written",
     "web_dashboard/app.py": "styles and scripts of the package",
     "safe_files.py": "the functions that all others use",
     "session/store/file_system.py": "the store's calls, which tests replace by failing ones",

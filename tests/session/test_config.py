@@ -235,6 +235,11 @@ def test_no_two_keys_share_a_variable():
             "[micro.budget]\nwhere = 'here'",
             "micro.budget.where = 'here', allowed is one of uncached, unprotected, everywhere.",
         ),
+        (
+            "[thinking]\ntype = 'foo'",
+            "thinking.type = 'foo', allowed is one of enabled, adaptive, disabled, "
+            'or "" to leave it unset.',
+        ),
         ("[cache.ttl]\nsources = 'main'", "cache.ttl.sources = 'main', allowed is a list of texts."),
         (
             "[micro.time]\nenabled = 'no'",
@@ -248,7 +253,7 @@ def test_no_two_keys_share_a_variable():
         ("[micro.time]\nkept = 1", "no key is named 'micro.time.kept'. Did you mean micro.time.keep?"),
         ("save_at_least = 1", "no key is named 'save_at_least'. Did you mean micro.budget.save_at_least?"),
         ("[zzz]\nq = 1", "no key is named 'zzz.q'. `everturn config` lists all keys."),
-        ("micro = 3", "micro = 3, but micro is a section with keys such as micro.budget.enabled."),
+        ("recall = 3", "recall = 3, but recall is a section with keys such as recall.enabled."),
     ],
 )
 def test_a_wrong_value_is_an_error_with_key_value_origin_and_what_is_allowed(text, says):

@@ -345,6 +345,8 @@ class Evil(dict):
     def get(self, *_):
         raise ValueError("canary")
 
+    items = get
+
 
 @pytest.mark.spec("HK-3")
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Options from every source at once: which of them wins, where each value came from, what is refused."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from everturn import Session
+from everturn import AsyncSession, Session
 from everturn.decide.notes.settings import NotesSettings
 from everturn.decide.options import Options
 from everturn.decide.policy import POLICIES, get_policy
@@ -188,7 +189,10 @@ def test_a_file_that_is_named_takes_the_place_of_the_user_s_own(write_own, tmp_p
         ({"windwo": 5}, "argument: no key is named 'windwo'. Did you mean window?"),
         ({"compact": {"strategy": ["fork"]}}, "'compact.strategy'. Did you mean compact.strategies?"),
         ({"zzz": 1}, "argument: no key is named 'zzz'. `everturn config` lists all keys."),
-        ({"policy": "frugl"}, "argument: policy = 'frugl', allowed is one of claude-code, "),
+        (
+            {"policy": "frugl"},
+            f"argument: policy = 'frugl', allowed is one of {', '.join(sorted(POLICIES))}.",
+        ),
         (
             {"notes": {"first": -1}},
             "argument: notes.first = -1, allowed is a whole number, from 0 to 10,000,000.",
@@ -301,10 +305,16 @@ def test_settings_are_a_section_as_a_whole_and_none_says_nothing(write_own):
 # ── through a session ────────────────────────────────────────────────────────────────────────────
 
 
-def test_keywords_of_the_first_version_are_the_keys_that_they_are_now(tmp_path):
+def test_keywords_of_the_first_version_are_the_keys_that_they_are_now_and_said_so(tmp_path):
     old = {"ways": ("extract",), "recalls": True, "fsync": "never"}
     with Session.open(tmp_path / "s.jsonl", send=nobody, **old) as session:
         found = session.options
+        assert session.remarks == [
+            "argument: 'extract' in compact.strategies is now 'extractive'",
+            "argument: ways is now compact.strategies",
+            "argument: recalls is now recall.enabled",
+            "argument: fsync is now store.fsync",
+        ]
     assert (found.compact.strategies, found.recall.enabled, found.store.fsync) == (
         ("extract",),
         True,
@@ -316,6 +326,39 @@ def test_a_wrong_keyword_opens_nothing(tmp_path):
     with pytest.raises(UsageError, match=r"no key is named 'modle'\. Did you mean model\?"):
         Session.open(tmp_path / "s.jsonl", send=nobody, modle="claude-opus-5")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "near"), [("clinet", "client"), ("hook", "hooks"), ("sytem", "system")])
+def test_a_keyword_that_is_nearly_an_argument_is_told_its_name(tmp_path, name, near):
+    with pytest.raises(
+        UsageError, match=rf"{name!r} is neither an argument nor a key\. Did you mean {near}\?"
+    ):
+        Session.open(tmp_path / "s.jsonl", send=nobody, **{name: None})
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_async_session_takes_options_as_a_session_does(tmp_path):
+    async with await AsyncSession.open(
+        tmp_path / "s.jsonl", Options(policy="frugal"), send=nobody
+    ) as session:
+        assert session.session.options.policy == "frugal"
+
+
+def test_an_async_session_has_every_method_of_a_session_with_its_parameters():
+    def methods(session: type) -> dict[str, list[str]]:
+        found = {name: each for name, each in vars(session).items() if inspect.isfunction(each)}
+        return {
+            name: [word for word in inspect.signature(each).parameters if word not in ("where", "options")]
+            for name, each in found.items()
+            if not name.startswith("_")
+        }
+
+    ours = methods(AsyncSession)
+    # Their options are passed on as they are.
+    ours["send"].append("rounds"), ours["stream"].append("rounds")
+    for name in ("compact", "dry_run"):
+        ours[name] += ["from_", "up_to"]
+    assert ours == methods(Session)
 
 
 def test_a_session_reads_the_user_s_file_and_remarks_what_it_noticed(write_own, tmp_path):

@@ -17,6 +17,12 @@ def test_pins_come_back_in_order_and_each_once(tmp_path: Path):
     assert read_pins(transcript) == ("Use tabs.", "Zwei\nZeilen")
 
 
+def test_half_of_a_surrogate_pair_is_replaced_and_does_not_end_the_call(tmp_path: Path):
+    transcript = tmp_path / "a.jsonl"
+    assert append_pin(transcript, "Use \ud83d tabs.") == ("Use \ufffd tabs.",)
+    assert read_pins(transcript) == ("Use \ufffd tabs.",)
+
+
 def test_a_torn_line_is_passed_over_and_the_next_pin_stands_by_itself(tmp_path: Path):
     transcript = tmp_path / "a.jsonl"
     append_pin(transcript, "First.")

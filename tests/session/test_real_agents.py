@@ -44,7 +44,7 @@ def write(path: str, content: str) -> dict[str, Any]:
 @pytest.fixture
 def begin(tmp_path: Path, twin: TwinForTests) -> Callable[..., Session]:
     def opened(**how: Any) -> Session:
-        chosen: dict[str, Any] = {"model": "claude-opus-4-6", "config": None, "fsync": "never", **how}
+        chosen: dict[str, Any] = {"model": "claude-opus-4-6", "config": None, "store.fsync": "never", **how}
         chosen.setdefault("client", twin.client(max_retries=0))
         return Session.open(tmp_path / "session.jsonl", clock=twin.twin.clock.now, **chosen)
 
@@ -125,6 +125,109 @@ def test_a_paused_turn_goes_on_by_itself(begin, twin):
     assert kinds == [("user", ["text"]), ("assistant", ["server_tool_use", "web_search_tool_result", "text"])]
 
 
+ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+
+
+def test_a_reply_that_paused_without_thinking_is_not_sent_where_thinking_is_demanded(begin, twin):
+    twin.script({"content": [SEARCHES], "stop_reason": "pause_turn"}, "Then not.", "Still here.")
+    with begin(tools=[SEARCH], model="claude-haiku-4-5") as session:
+        assert session.send("Does it rain?", rounds=0).stopped
+    with begin(tools=[SEARCH], model="claude-haiku-4-5", **ENABLED) as session:
+        with pytest.raises(everturn.UsageError, match="paused in a reply without thinking"):
+            session.send()
+        assert [session.send("Go on.").text, session.send("Are you there?").text] == [
+            "Then not.",
+            "Still here.",
+        ]
+    assert {entry["status"] for entry in twin.ledger} == {200}
+
+
+@pytest.mark.spec("CP-38")
+@pytest.mark.moves_cache_prefix(reason="the mode of thinking changes")
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_search_beside_calls_ends_where_these_are_told_as_text(begin, twin, comes_back):
+    """With thinking switched on, the API takes no tool loop that began without it."""
+    tools = [SEARCH, writing([], is_callers=True)]
+    first = {**write("a.py", "x"), "id": "toolu_1"}
+    twin.script({"content": [SEARCHES, first]})
+    with begin(tools=tools, model="claude-haiku-4-5") as session:
+        session.send("Does it rain? Write it down.")
+        last = "toolu_1"
+        if comes_back:
+            twin.script({"content": [FOUND, {**write("b.py", "y"), "id": "toolu_2"}]})
+            session.send([ToolResult("toolu_1", "written")])
+            last = "toolu_2"
+    for more in ([ToolResult(last, "written")], "Are you there?"):
+        twin.script("It rains.")
+        with begin(tools=tools, model="claude-haiku-4-5", **ENABLED) as session:
+            assert session.send(more).text == "It rains."
+            kinds = [[block["type"] for block in blocks] for role, blocks in sent(session) if role != "user"]
+            assert kinds[0] == ["server_tool_use", "web_search_tool_result", "text"]
+            assert ("https://a.test" in str(sent(session))) == comes_back
+    assert {entry["status"] for entry in twin.ledger} == {200}
+
+
+IN_SHORT = {"content": f"<summary>{LONG[:900]}</summary>", "when": "<summary>"}
+FOUND_TOOLS = [{"type": "tool_reference", "tool_name": name} for name in ("write", "gone")]
+TOOL_SEARCH = {
+    "type": "server_tool_use", "id": "srvtoolu_2", "name": "tool_search_tool_regex", "input": {"query": "a"}
+}  # fmt: skip
+TOOLS_FOUND = {
+    "type": "tool_search_tool_result",
+    "tool_use_id": "srvtoolu_2",
+    "content": {"type": "tool_search_tool_search_result", "tool_references": FOUND_TOOLS},
+}
+
+
+@pytest.mark.spec("TR-11", "CP-38")
+@pytest.mark.moves_cache_prefix(reason="the tools change in between")
+@pytest.mark.parametrize("strategy", ["fork", "direct"])
+def test_a_session_goes_on_without_a_tool_that_a_search_had_found(begin, twin, strategy):
+    """The API refuses a reference to a tool that the request does not define."""
+    gone = Tool({**writing([]).definition, "name": "gone"}, lambda given: "x")
+    seeker = Tool({**writing([]).definition, "name": "find"}, lambda given: FOUND_TOOLS)
+    finds = {"type": "tool_use", "name": "find", "input": {}}
+    twin.script({"content": [TOOL_SEARCH, TOOLS_FOUND, finds]}, LONG)
+    with begin(tools=[seeker, writing([]), gone]) as session:
+        session.send("What can you do?")
+    twin.script("Less than before.", IN_SHORT)
+    with begin(tools=[seeker, writing([])], compact={"strategies": [strategy]}) as session:
+        reply = session.send("And now?")
+        messages = reply.exchange.turn.captured.messages
+        said = [fields_of(each) for message in messages for each in message.blocks if "result" in each.kind]
+        assert isinstance(session.compact(), everturn.Compaction)
+    assert reply.text == "Less than before."
+    assert said[0]["content"]["tool_references"] == FOUND_TOOLS[:1]
+    assert said[1]["content"] == [FOUND_TOOLS[0], {"type": "text", "text": "[reference to the tool gone]"}]
+    assert {entry["status"] for entry in twin.ledger} == {200}
+
+
+@pytest.mark.parametrize("strategy", ["fork", "direct"])
+def test_a_summary_is_written_while_a_search_and_a_call_are_open(begin, twin, strategy):
+    first = {**write("a.py", "x"), "id": "toolu_1"}
+    twin.script(
+        {"content": [{"type": "text", "text": LONG}, SEARCHES, first]},
+        IN_SHORT,
+    )
+    with begin(tools=[SEARCH, writing([], is_callers=True)], compact={"strategies": [strategy]}) as session:
+        session.send("Does it rain? Write it down.")
+        session.compact()
+    assert {entry["status"] for entry in twin.ledger} == {200}
+
+
+def test_what_a_hook_says_behind_a_paused_reply_leaves_its_thinking_valid(begin, twin):
+    how = {"model": "claude-opus-5-5", "thinking": {"type": "adaptive"}, "tools": [SEARCH]}
+    twin.script({"content": [THOUGHT, SEARCHES], "stop_reason": "pause_turn"}, "Then not.", "Still here.")
+    with begin(**how) as session:
+        twin.faults({"kind": "overloaded", "after": 1})
+        with pytest.raises(UpstreamError, match="Overloaded"):
+            session.send("Does it rain?")
+    says = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "It is Monday."}}
+    with begin(**how, hooks=Hooks((CallbackHook("SessionStart", lambda _: says),))) as session:
+        assert [session.send().text, session.send("Are you there?").text] == ["Then not.", "Still here."]
+    assert {entry["status"] for entry in twin.ledger} == {200, 529}
+
+
 def test_a_paused_turn_that_nobody_continues_is_not_the_end_of_the_session(begin, twin):
     twin.script({"content": [SEARCHES], "stop_reason": "pause_turn"}, "Then not.", "Still here.")
     with begin(tools=[SEARCH]) as session:
@@ -148,6 +251,66 @@ def test_the_last_round_of_a_paused_turn_says_how_it_goes_on(begin, twin):
     with begin(tools=[SEARCH]) as session:
         stopped = session.send("Does it rain?", rounds=0).stopped
         assert (stopped, session.send().text) == ("the model paused; `send()` lets it go on", "It rains.")
+
+
+SUMMARY = "<summary>1. The user asks whether it rains; a search for it was under way.</summary>"
+THOUGHT = {"type": "thinking", "thinking": "Rain needs clouds. "}
+
+
+@pytest.mark.parametrize("open_call", [[SEARCHES], []], ids=["open call", "no open call"])
+def test_a_paused_turn_goes_on_with_its_thinking_where_the_api_demands_it(begin, twin, open_call):
+    search = [{"type": "text", "text": "I look."}, *open_call]
+    twin.script(
+        {"content": [THOUGHT, *search], "stop_reason": "pause_turn"},
+        {"content": [*([FOUND] if open_call else []), {"type": "text", "text": "It rains."}]},
+        "You are welcome.",
+    )
+    thinking = {"type": "enabled", "budget_tokens": 1_024}
+    with begin(model="claude-haiku-4-5", tools=[SEARCH], thinking=thinking, max_tokens=4_000) as session:
+        assert session.send("Does it rain?").text == "It rains."
+        assert session.send("Thank you.").text == "You are welcome."
+    assert [row["status"] for row in twin.ledger] == [200, 200, 200]
+
+
+@pytest.mark.spec("MC-13")
+@pytest.mark.parametrize("declares", [True, False])
+def test_thinking_is_sent_again_where_the_request_asks_to_keep_it(begin, twin, declares):
+    """claude-haiku-4-5 is shown only the thinking of the last turn, unless a request asks for all of it."""
+    twin.script(*[{"content": [THOUGHT, {"type": "text", "text": "Rain."}]}] * 3)
+    how = {"model": "claude-haiku-4-5", "thinking": {"type": "enabled", "budget_tokens": 1_024}}
+    with begin(**how, max_tokens=4_000, micro={"declare": declares}) as session:
+        for number in range(3):
+            session.send(f"Question {number}: does it rain?")
+        kinds = [block["type"] for _, blocks in sent(session) for block in blocks]
+    assert kinds.count("thinking") == (3 if declares else 1)
+    assert [row["status"] for row in twin.ledger] == [200] * 3
+
+
+def test_a_summary_of_a_paused_turn_is_accepted_as_a_fork(begin, twin):
+    again = {**SEARCHES, "id": "srvtoolu_2"}
+    paused = [{"content": [search], "stop_reason": "pause_turn"} for search in (SEARCHES, again)]
+    twin.script(*["Noted. " * 200] * 3, *paused, SUMMARY, "It rains.")
+    with begin(tools=[SEARCH], compact={"strategies": ["fork"]}) as session:
+        for _ in range(3):
+            session.send(LONG)
+        session.send("Does it rain?", rounds=1)
+        made = session.compact()
+        assert isinstance(made, everturn.Compaction)
+        assert [(each.strategy, each.problem) for each in made.attempts] == [("fork", "")]
+        assert session.send("And now?").text == "It rains."
+    assert [row["status"] for row in twin.ledger] == [200] * 7
+
+
+def test_a_hook_that_forbids_every_compaction_is_named_when_the_prompt_is_too_long(begin, twin):
+    veto = CallbackHook("PreCompact", lambda _: {"decision": "block", "reason": "not on Fridays"})
+    with (
+        begin(model="claude-haiku-4-5", hooks=Hooks((veto,))) as session,
+        pytest.raises(UpstreamError) as told,
+    ):
+        session.send("A long line of a log. " * 60_000)
+    assert told.value.message.endswith(
+        "(The conversation was not compacted: a PreCompact hook does not allow it: not on Fridays)"
+    )
 
 
 # ── what callers and tools give ──────────────────────────────────────────────────────────────────

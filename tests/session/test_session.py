@@ -79,7 +79,7 @@ class Desk:
             "clock": self.twin.twin.clock.now,
             "new_id": lambda: f"{next(self.ids):08d}",
             "listen": self.heard.append,
-            "fsync": "never",
+            "store.fsync": "never",
         }
         return Session.open(self.path, **{**defaults, **how})
 
@@ -235,6 +235,52 @@ def test_the_size_knows_of_the_system_prompt_before_anything_was_reported(desk):
 def test_nothing_said_in_an_empty_session_is_told_in_words(desk):
     with desk.open() as session, pytest.raises(UsageError, match="send a message first"):
         session.send()
+
+
+@pytest.mark.parametrize("model", [MODEL, "claude-opus-5"])
+@pytest.mark.parametrize("act", ["pin", "rewind"])
+def test_a_session_without_a_message_left_has_no_messages_yet(desk, act, model):
+    with desk.open(model=model) as session:
+        if act == "pin":
+            session.pin("Never push to main.")
+        else:
+            session.send("Hello?")
+            session.rewind(session.conversation.log.records[0].uuid)
+        for go_on in (session.send, lambda: list(session.stream())):
+            with pytest.raises(UsageError) as refused:
+                go_on()
+            assert str(refused.value) == "This session has no messages yet; send a message first."
+
+
+def test_a_reply_that_was_cut_off_behind_a_space_is_not_gone_on_with(desk):
+    desk.twin.script({"content": "First half, and ", "stop_reason": "max_tokens"}, "the second half.")
+    with desk.open() as session:
+        session.send("Tell me a story.")
+        with pytest.raises(UsageError) as refused:
+            session.send()
+        assert str(refused.value) == (
+            "The last reply ends with white space, and the API does not go on from there; "
+            'send a message such as "Go on."'
+        )
+        assert session.send("Go on.").text == "the second half."
+    assert [each["status"] for each in desk.twin.ledger] == [200, 200]
+
+
+@pytest.mark.parametrize("how", ["send", "stream"])
+def test_a_tool_that_sends_in_its_own_session_is_refused(desk, how):
+    opened: list[Session] = []
+
+    def ask(given: dict[str, Any]) -> str:
+        return opened[0].send("Inner.").text if how == "send" else "".join(opened[0].stream("Inner."))
+
+    desk.twin.script({"content": [call("ask")]}, "I see.", "Yes.")
+    with desk.open(tools=[tool("ask", ask)]) as session:
+        opened.append(session)
+        assert [session.send("Ask.").text, session.send("Still there?").text] == ["I see.", "Yes."]
+        assert [text_of(each) for each in results_in(session)] == [
+            "UsageError: A tool cannot send a message in the session that runs it: the model waits for its "
+            "result. Return the text as the result, or open another session for it."
+        ]
 
 
 # ── compaction ───────────────────────────────────────────────────────────────────────────────────
@@ -774,7 +820,12 @@ def test_what_cannot_be_written_beside_the_transcript_is_a_remark(desk):
 def test_the_same_surface_with_awaits(desk):
     async def talk() -> tuple[Any, ...]:
         desk.twin.script("One.", "Two.", "Three.", SUMMARY)
-        how = {"model": MODEL, "system": RULES, "send": make_twin_send(desk.twin.twin), "fsync": "never"}
+        how = {
+            "model": MODEL,
+            "system": RULES,
+            "send": make_twin_send(desk.twin.twin),
+            "store.fsync": "never",
+        }
         async with await everturn.AsyncSession.open(desk.path, **how) as session:
             both = await asyncio.gather(session.send("First? " * 200), session.send("Second?"))
             pieces = [piece async for piece in session.stream("Third?")]
@@ -784,6 +835,44 @@ def test_the_same_surface_with_awaits(desk):
             return [reply.text for reply in both], pieces, type(outcome), type(undone), len(hits)
 
     assert asyncio.run(talk()) == (["One.", "Two."], ["Three."], Compaction, Undone, 1)
+
+
+def test_a_closed_session_with_awaits_takes_nothing_more_in_the_same_words(desk):
+    async def talk() -> tuple[str, ...]:
+        session = await everturn.AsyncSession.open(
+            desk.path, send=make_twin_send(desk.twin.twin), model=MODEL
+        )
+        await session.send("Hello?")
+        await session.close()
+        await session.close()
+        with pytest.raises(StoreError) as sent:
+            await session.send("Still there?")
+        with pytest.raises(StoreError) as streamed:
+            assert [piece async for piece in session.stream("Still there?")]
+        return str(sent.value), str(streamed.value)
+
+    said = f"Nothing can be appended to {desk.path}: it was closed."
+    assert asyncio.run(talk()) == (said, said)
+
+
+@pytest.mark.spec("TL-2")
+def test_a_listener_that_raises_is_reported_once_and_ends_nothing(desk, caplog):
+    heard: list[str] = []
+
+    def listen(event: Event) -> None:
+        heard.append(type(event).__name__)
+        raise RuntimeError("the window is gone")
+
+    with desk.open(listen=listen) as session:
+        desk.talk(session, 4, 120)
+        desk.twin.script(SUMMARY)
+        assert isinstance(session.compact(), Compaction)
+        desk.twin.script("Still here.")
+        assert session.send("And now?").text == "Still here."
+        said = "the callable given as `listen` raised RuntimeError; the turn goes on without it"
+        assert session.remarks == [said]
+    assert heard[:2] == ["Compacting", "CompactionDone"]
+    assert [record.getMessage() for record in caplog.records] == [f"everturn: {said}"]
 
 
 @pytest.mark.parametrize(
@@ -815,3 +904,14 @@ def test_a_hook_at_the_end_is_told_why(desk):
     with desk.open(hooks=hooks):
         assert hooks.of(RunHooks("SessionEnd", {"reason": "other"}))
     assert [(each["reason"], each["transcript_path"]) for each in told] == [("other", str(desk.path))]
+
+
+def test_a_reader_pays_for_no_summary(desk):
+    """Its records could not be kept, and what it shows would not be what the file has."""
+    with desk.open() as session:
+        session.send("Hello. " * 400)
+    with desk.open(access="read") as reader:
+        calls, before = len(desk.twin.ledger), reader.context().size
+        with pytest.raises(StoreError, match="opened for reading only"):
+            reader.compact()
+        assert (len(desk.twin.ledger), reader.context().size) == (calls, before)

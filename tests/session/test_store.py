@@ -291,6 +291,20 @@ def test_what_is_no_session_is_not_appended_to(path):
     assert os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced by another file"])
+def test_a_file_that_was_removed_or_replaced_is_called_what_it_is(path, how):
+    first, second = talk(seed=3, length=12)[:2]
+    with JsonlStore.open(path) as store:
+        store.append(first)
+        path.unlink()
+        if how != "removed":
+            path.touch()
+        with pytest.raises(StoreError) as raised:
+            store.append(second)
+    expected = f"it was {how} while it was open. Open the session again to go on with what is there now."
+    assert str(raised.value) == f"The last append to {path} failed: {expected}"
+
+
 def test_reading_what_is_not_there_is_said_in_words(path, tmp_path):
     with pytest.raises(StoreError, match="The file does not exist"):
         JsonlStore.open(path, access="read")

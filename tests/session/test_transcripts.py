@@ -32,6 +32,14 @@ def test_an_empty_file_is_an_empty_session(tmp_path):
     assert parse_transcript(b" \n\n", "it").records == ()
 
 
+def test_a_link_that_leads_nowhere_is_told_with_its_target(tmp_path):
+    (tmp_path / "session.jsonl").symlink_to("gone.jsonl")
+    assert message_of(tmp_path / "session.jsonl") == (
+        f"{tmp_path}/session.jsonl is a symbolic link to gone.jsonl, which does not exist; "
+        "correct or remove it."
+    )
+
+
 def test_a_missing_file_names_at_most_three_that_are_spelled_alike(tmp_path):
     for name in (
         "session1.jsonl",

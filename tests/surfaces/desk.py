@@ -115,7 +115,7 @@ class Desk:
             "system": RULES,
             "clock": self.twin.twin.clock.now,
             "listen": self.events.append,
-            "fsync": "never",
+            "store.fsync": "never",
             "roots": [self.folder],
         }
         return Session.open(self.path, **{**defaults, **options})

@@ -43,8 +43,8 @@ STRING = {"type": "string"}
 CODE = "line of code\n" * 150
 LONG = "The login test waits for the token, and the token comes late. " * 200
 ASKS = "Bring the notes of this session up to date"
-# How long something took on this machine, in JSON and in JSON inside of a text.
-SECONDS = re.compile(r'(seconds\\*"[:,])\s*[\d.e-]+')
+# How long something took on this machine, and how much had come by then: in JSON, and in JSON inside a text.
+SECONDS = re.compile(r'(seconds\\*"[:,])\s*[\d.e-]+(?:(,\s*\\*"characters\\*"[:,])\s*\d+)?')
 # Figures of this machine, and numbers that only repeat the configuration.
 NOT_COMPARED = (".lock", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".state.json")
 

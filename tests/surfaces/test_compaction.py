@@ -25,6 +25,7 @@ from surfaces.desk import (
 import everturn
 from everturn.decide.options import Options
 from everturn.errors import UsageError
+from everturn.history.edits import ThinkingDropped
 from everturn.measure.thresholds import ThresholdSettings
 from everturn.session.hooks.run import CallbackHook, Hooks
 
@@ -718,3 +719,37 @@ def test_the_middleware_asks_the_own_model_after_two_refused_summaries(desk):
     asked = [body["model"] for body in desk.bodies[3:]]
     assert asked == ["claude-haiku-4-5", "claude-haiku-4-5", "claude-opus-4-5", "claude-opus-4-5"]
     assert "The login test in auth.py was fixed" in json.dumps(desk.bodies[-1])
+
+
+def think(desk):
+    """A session whose thinking another model cannot read: a summary call of that model leaves it out."""
+    with desk.open(thinking={"type": "enabled", "budget_tokens": 2_000}) as session:
+        for turn in range(3):
+            thought = {"type": "thinking", "thinking": "It waits for the token. " * 90}
+            desk.twin.script({"content": [thought, text(f"Answer {turn}. " * 150)]})
+            session.send(f"Question {turn}. " * 150)
+
+
+@pytest.mark.parametrize("why", ["hook", "larger"])
+def test_a_compaction_by_hand_that_is_refused_appends_nothing(desk, why):
+    think(desk)
+    no = CallbackHook("PreCompact", lambda _: {"decision": "block", "reason": "Not now."})
+    hooks, strategies = Hooks((no,) if why == "hook" else ()), ["fork"]
+    with desk.open(model="claude-opus-4-5", hooks=hooks, compact={"strategies": strategies}) as session:
+        before, planned = (desk.path.read_bytes(), session.context().size), session.dry_run()
+        longer = " ".join(f"Test {number} waits for its token." for number in range(1_600))
+        outcome = compact(desk, session, *[f"<summary>{longer}</summary>"] * 2)
+        assert isinstance(outcome, everturn.CompactionSkipped)
+        assert (desk.path.read_bytes(), session.context().size) == before
+        assert session.dry_run() == planned
+
+
+def test_a_dry_run_counts_what_the_compaction_counts(desk):
+    think(desk)
+    with desk.open(model="claude-opus-4-5") as session:
+        planned = session.dry_run()
+        made = compact(desk, session)
+        assert isinstance(made, everturn.Compaction)
+        assert [each for each in session.conversation.log.records if isinstance(each.edit, ThinkingDropped)]
+        for figure in ("tokens_before", "tokens_summarized", "expected_dollars", "metrics"):
+            assert getattr(planned, figure) == getattr(made.plan, figure)

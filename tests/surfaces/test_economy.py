@@ -34,6 +34,14 @@ def wait_for_calls(desk, count):
     assert len(desk.twin.ledger) >= count
 
 
+def wait_for_events(desk, name, count=1):
+    """A call is in the twin's ledger before its answer is here."""
+    until = time.monotonic() + 10
+    while len(desk.heard(name)) < count and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(desk.heard(name)) >= count
+
+
 @pytest.mark.spec("EC-4")
 @pytest.mark.moves_cache_prefix(reason="a reset replaces the context on purpose")
 def test_a_context_whose_cache_has_expired_is_reset_before_it_is_written_again(desk):
@@ -84,7 +92,7 @@ def test_a_reset_that_doing_nothing_would_not_repay_is_not_made(desk):
 def test_a_hold_keeps_the_cache_through_a_pause_and_is_billed_apart(desk):
     with desk.open(**OPUS, economy=HOLDS) as session:
         grow(desk, session, logs=1)
-        wait_for_calls(desk, 2)
+        wait_for_events(desk, "CacheHeld")
         desk.twin.advance(3_000)
         speak(desk, session)
         calls = {name: part.calls for name, part in session.bill.parts.items() if part.calls}
@@ -130,9 +138,7 @@ def test_a_hold_that_fails_is_told_and_changes_nothing(desk):
     with desk.open(**OPUS, economy=HOLDS) as session:
         desk.twin.faults({"kind": "overloaded", "after": 1})
         grow(desk, session, logs=1)
-        wait_for_calls(desk, 2)
-        # The answer is on its way to the thread that holds.
-        time.sleep(0.2)
+        wait_for_events(desk, "CacheHeld")
     [told] = desk.heard("CacheHeld")
     assert (told.tokens, told.why.partition(":")[0]) == (0, "the hold failed")
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from scripted_twin import scripted_options
 from surfaces.desk import RULES, Desk
-from surfaces.test_economy import HOLDS, OPUS, SAYS, grow, speak, wait_for_calls
+from surfaces.test_economy import HOLDS, OPUS, SAYS, grow, speak, wait_for_calls, wait_for_events
 
 from everturn import AsyncSession
 from everturn.engine.holds import PlannedHold
@@ -276,7 +276,7 @@ def test_a_hold_that_is_being_prepared_is_not_sent_once_somebody_speaks(desk, mo
         speak(desk, session)
         monkeypatch.setattr(PlannedHold, "request", plain)
         may_go.set()
-        wait_for_calls(desk, 3)
+        wait_for_events(desk, "CacheHeld")
         speak(desk, session)
     # The hold of the first pause was not sent.
     assert [len(body["messages"]) for body in desk.bodies if body["max_tokens"] == 0][:1] == [5]

@@ -15,7 +15,9 @@ from surfaces.test_newest_message import Caller, document, fill
 
 from everturn import Session, UpstreamError, UsageError
 from everturn.decide.events import CompactionNotDone
+from everturn.measure.model_table import add_models
 from everturn.session.upstream import RawResponse
+from everturn.twin.testing import TwinForTests
 from everturn.twin.upstream import make_twin_send
 
 NAMES = ("Read", "Grep", "Bash")
@@ -230,8 +232,102 @@ def test_a_fork_that_reads_little_says_why(desk):
         desk.twin.advance(301)
         session.compact()
     (event,) = desk.heard("SummaryUncached")
-    assert (event.read, event.why) == (0, "the cache had expired: nothing was sent for 301 s")
+    assert (event.read, event.why) == (0, EXPIRED.replace("310", "301"))
     assert event.prompt > 8_000
+
+
+@pytest.mark.spec("PC-12", "TL-1")
+@pytest.mark.moves_cache_prefix(reason="the tools are others after the restart")
+def test_a_fork_after_a_restart_with_other_tools_names_them(desk):
+    """What the last process sent before its messages is not kept, so nobody can read its entries."""
+    with desk.open(tools=[tool("Read")]) as session:
+        desk.talk(session, 3, size=300)
+    with desk.open(tools=[tool("Read"), tool("Write")]) as session:
+        session.compact()
+    (event,) = desk.heard("SummaryUncached")
+    assert (event.read, event.why) == (0, "since the restart: tools changed (+1/-0): +Write")
+
+
+EXPIRED = "the cache had probably expired: the last known call that shares it was 310 s ago"
+LOST = "the provider no longer had the entries of the last request"
+FORGETS = f"{HAIKU} keeps the thinking of a tool loop only until the next question"
+REMOVED = f"thinking of the last request was removed: {HAIKU} uses only the thinking of the last turn"
+
+
+@pytest.mark.spec("PC-12", "TL-1")
+@pytest.mark.parametrize(
+    ("thinks_in", "newest", "why"),
+    [
+        ((), "a result", LOST),
+        ((), "a question", LOST),
+        ((0,), "a result", FORGETS),
+        ((0,), "a question", REMOVED),
+        # The newest reply was in no request: that its thinking is left out changes no prefix.
+        ((6,), "a result", LOST),
+        ((7,), "a question", LOST),
+    ],
+    ids=str,
+)
+def test_thinking_is_only_blamed_for_an_uncached_summary_if_the_last_request_had_it(
+    caller, thinks_in, newest, why
+):
+    """A tool loop of seven calls and an answer, whose entries the provider loses."""
+    said: Any = "Go through all files."
+    for number in range(8):
+        thought = {"type": "thinking", "thinking": "Let me see."} if number in thinks_in else None
+        spoken = call(f"toolu_{number}", file_path=f"{number}.py") if number < 7 else text("Done.")
+        if number == 7 and newest == "a result":
+            break
+        caller.say(said, {"content": [block for block in (thought, spoken) if block]})
+        said = [result(f"toolu_{number}", "line of code\n" * 800)] if number < 7 else "And now?"
+    caller.desk.twin.faults("lost_cache")
+    if newest == "a result":
+        caller.say([result("toolu_6", document(8_000))])
+    else:
+        caller.say("And now? " + document(6_000))
+    assert [event.why for event in caller.desk.heard("SummaryUncached")] == [why]
+
+
+@pytest.mark.spec("PC-12", "TL-1")
+@pytest.mark.parametrize(
+    ("pause", "fault", "whys"),
+    [
+        (110, [], []),
+        (110, ["lost_cache"], [LOST]),
+        (310, [], [EXPIRED]),
+    ],
+    ids=["warm", "lost", "expired"],
+)
+def test_a_fork_whose_summary_reads_little_counts_the_calls_of_its_parent(caller, pause, fault, whys):
+    caller.fill(22_000)
+    before = list(caller.messages)
+    caller.desk.twin.advance(200)
+    caller.say("And this?")
+    caller.desk.twin.advance(pause)
+    caller.desk.twin.faults(*fault)
+    caller.messages = before
+    caller.say("Something else. " + document(9_000))
+    assert len(caller.middleware.conversations) == 2
+    assert [event.way for event in caller.desk.heard("CompactionDone")] == ["fork"]
+    assert [event.why for event in caller.desk.heard("SummaryUncached")] == whys
+
+
+@pytest.mark.spec("PC-12", "TL-1")
+@pytest.mark.moves_cache_prefix(reason="the other worker may have tools of its own")
+@pytest.mark.parametrize(
+    ("more", "why"), [({}, LOST), ({"tools": []}, EXPIRED)], ids=["same tools", "others"]
+)
+def test_a_worker_counts_the_calls_of_another_one_that_share_its_cache(caller, more, why):
+    other = Caller(caller.desk, caller.folder)
+    caller.fill(22_000)
+    caller.desk.twin.advance(200)
+    other.messages = caller.messages
+    other.say("And this?", **more)
+    caller.desk.twin.advance(110)
+    caller.desk.twin.faults("lost_cache")
+    caller.say("Something else. " + document(9_000))
+    assert [event.why for event in caller.desk.heard("SummaryUncached")] == [why]
+    other.middleware.close()
 
 
 @pytest.mark.spec("CP-34")
@@ -429,3 +525,19 @@ def test_a_list_that_is_known_to_be_too_long_is_never_sent_instead(desk, tmp_pat
         )  # fmt: skip
     assert [len(body["messages"]) < len(caller.messages) for body in desk.bodies] == [True]
     caller.middleware.close()
+
+
+@pytest.mark.spec("CP-26")
+@pytest.mark.parametrize("policy", ["claude-code", "economic", "clear-keep-3"])
+def test_an_agent_goes_on_in_a_window_whose_threshold_is_smaller_than_a_summary(tmp_path, policy):
+    """A model of 8,000 tokens: compactions begin at 2,000, and a summary with its receipt has more."""
+    read = tool("Read", lambda given: "word line\n" * 800)
+    add_models({HAIKU: {"window": 8_000, "max_output": 4_000}})
+    try:
+        desk = Desk(tmp_path, TwinForTests())
+        with desk.open(tools=[read], system="Be kind.", max_tokens=2_000, policy=policy) as session:
+            for at in range(12):
+                desk.twin.script({"content": [call(f"toolu_{at}", file_path=f"{at}.py")]}, f"Answer {at}.")
+                assert session.send(f"Question {at}. " + "Look at it. " * 40).text == f"Answer {at}."
+    finally:
+        add_models({})

@@ -1,9 +1,13 @@
 """Going back to an earlier message (CP-36)."""
 
+import json
+
 import pytest
 from surfaces.desk import call, tool, words
 
 import everturn
+from everturn.session.upstream import UpstreamError
+from everturn.twin.upstream import make_twin_send
 
 
 def said(session, role="user"):
@@ -51,6 +55,21 @@ def test_the_branch_left_behind_can_be_returned_to(desk):
     assert shown(desk) == "\n".join(["Question 0.", "Answer 0.", "Question 1.", "Answer 1.", "Question 6."])
 
 
+def test_a_message_that_a_file_holds_twice_is_no_branch_and_can_be_gone_back_to(desk):
+    """As in a file of Claude Code, in which a reply was written once more."""
+    with desk.open() as session:
+        talk(desk, session, 0, 1)
+        twice = said(session, "assistant")[0].uuid
+    lines = desk.path.read_text().splitlines(keepends=True)
+    copied = next(line for line in lines if f'"uuid":"{twice}"' in line)
+    desk.path.write_text("".join((*lines[:2], copied.replace('"cwd":"', '"cwd":"/home'), *lines[2:])))
+    with desk.open() as session:
+        assert session.branches() == ()
+        session.rewind(twice)
+        talk(desk, session, 5)
+    assert shown(desk) == "\n".join(["Question 0.", "Answer 0.", "Question 5."])
+
+
 @pytest.mark.spec("CP-36")
 def test_branches_left_behind_are_listed_and_each_can_be_returned_to(desk):
     with desk.open() as session:
@@ -77,6 +96,17 @@ def test_branches_left_behind_are_listed_and_each_can_be_returned_to(desk):
 
 
 @pytest.mark.spec("CP-36")
+def test_a_branch_with_a_compaction_at_its_end_can_be_returned_to(desk):
+    with desk.open() as session:
+        desk.talk(session, turns=3, size=400)
+        second, last = said(session)[1].uuid, said(session, "assistant")[-1].uuid
+        assert isinstance(session.compact(), everturn.Compaction)
+        done = session.rewind(second)
+        assert (done.left, done.messages) == (last, 4)
+        session.rewind(done.left)
+        assert said(session, "assistant")[-1].uuid == last
+
+
 @pytest.mark.parametrize("form", ["from_", "up_to"])
 def test_a_person_summarizes_from_a_message_or_up_to_it(desk, form):
     with desk.open(compact={"strategies": ["extractive"]}) as session:
@@ -122,6 +152,68 @@ def test_going_back_behind_a_compaction_shows_what_was_there(desk):
     assert "summar" not in shown(desk)
 
 
+@pytest.mark.spec("CP-36")
+def test_a_rewind_to_the_last_message_before_a_summary_leaves_what_was_summarized_behind(desk):
+    """The reply is the end of what the compaction has kept, in front of its summary."""
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=4, size=400)
+        before, third = said(session, "assistant")[1].uuid, said(session)[2].uuid
+        assert isinstance(session.compact(from_=third), everturn.Compaction)
+        session.rewind(before)
+        talk(desk, session, 9)
+        view = names(session)
+    assert [line[:10] for line in shown(desk).splitlines()] == ["Question 0", "Answer 0: ", "Question 1",
+        "Answer 1: ", "Question 9"]  # fmt: skip
+    with desk.open() as session:
+        assert names(session) == view
+
+
+@pytest.mark.spec("CP-36")
+def test_a_rewind_to_what_an_earlier_compaction_has_kept_stays_under_it(desk):
+    """Bookkeeping was kept behind that reply, and a later compaction has kept the earlier one's summary."""
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=3, size=400)
+        kept = said(session, "assistant")[-1].uuid
+        session.rewind(kept)
+        assert isinstance(session.compact(up_to=said(session)[2].uuid), everturn.Compaction)
+        before = messages(session)
+        desk.talk(session, turns=1, size=400)
+        assert isinstance(session.compact(from_=said(session)[-1].uuid), everturn.Compaction)
+        session.rewind(kept)
+        assert messages(session) == before
+    with desk.open() as session:
+        assert messages(session) == before
+
+
+@pytest.mark.spec("CP-36", "TR-9")
+def test_a_session_goes_on_from_a_rewind_and_not_from_what_a_hook_has_added_there(desk):
+    """The hook's words are the end of what a compaction has kept. Continued from them, the file had the
+    compaction, and the session had not."""
+    hooks = everturn.Hooks((everturn.CallbackHook("SessionStart", lambda _: "The build is red."),))
+    with desk.open() as session:
+        desk.talk(session, turns=3, size=400)
+        reply = said(session, "assistant")[-1].uuid
+    with desk.open(hooks=hooks, compact={"strategies": ["extractive"]}) as session:
+        assert isinstance(session.compact(up_to=reply), everturn.Compaction)
+        compacted = names(session)
+        session.rewind(reply)
+        # Nothing was said since: the compaction stays.
+        assert names(session)[:-1] == compacted
+        talk(desk, session, 8)
+        view = names(session)
+    with desk.open(session_start="none") as session:
+        assert names(session) == view
+
+
+def names(session):
+    return [record.uuid for record in session.conversation.log.view.records]
+
+
+def messages(session):
+    """Also the summary, without what is attached and without bookkeeping."""
+    return [each.uuid for each in session.conversation.log.view.records if each.kind in ("user", "assistant")]
+
+
 @pytest.mark.parametrize(
     ("uuid", "told"),
     [
@@ -150,3 +242,65 @@ def test_a_summary_and_a_result_are_no_place_to_go_back_to(desk):
         summary = next(record for record in session.conversation.log.view.records if record.compact_summary)
         with pytest.raises(everturn.UsageError, match="undo the compaction"):
             session.rewind(summary.uuid)
+
+
+@pytest.mark.spec("PC-16")
+@pytest.mark.moves_cache_prefix(
+    reason="the system prompt changes, and thinking that is bound to it is refused"
+)
+def test_thinking_that_a_rewind_brings_back_under_another_prompt_is_left_out_after_a_refusal(desk):
+    """The edit that had dropped it is on the branch left behind; what it was written with is not known."""
+    model = {
+        "model": "claude-fable-5-2",
+        "thinking": {"type": "adaptive"},
+        "client": None,
+        "send": expecting_refused_thinking(desk),
+    }
+
+    def think(session, *numbers):
+        for number in numbers:
+            thought = {"type": "thinking", "thinking": f"Thought {number}."}
+            desk.twin.script({"content": [thought, {"type": "text", "text": f"Answer {number}."}]})
+            session.send(f"Question {number}.")
+
+    with desk.open(system="Use tabs.", **model) as session:
+        think(session, 0, 1)
+        before = said(session, "assistant")[-1].uuid
+    with desk.open(system="Use spaces.", **model) as session:
+        think(session, 2)
+        session.rewind(before)
+        sent = len(desk.bodies)
+        think(session, 3)
+        # One refused request; the next one has no thinking.
+        assert [count_thoughts(body) for body in desk.bodies[sent:]] == [2, 0]
+        think(session, 4)
+    with desk.open(system="Use spaces.", **model) as session:
+        think(session, 5)
+    assert shown(desk) == "\n".join(
+        ["Question 0.", "Answer 0.", "Question 1.", "Answer 1."]
+        + [part for at in (3, 4) for part in (f"Question {at}.", "", f"Answer {at}.")]
+        + ["Question 5."]
+    )
+    heard = [each for each in desk.heard("MicroCompacted") if each.kind == "thinking"]
+    assert [each.why.partition(" in ")[0] for each in heard] == [
+        "the API refused it: messages.1.content.0: Invalid `signature`"
+    ]
+
+
+def expecting_refused_thinking(desk):
+    """Keeps every body. That the twin refuses thinking is what this test is about, and no defect."""
+    send = make_twin_send(desk.twin.twin)
+
+    def keep(body, betas):
+        desk.bodies.append(json.loads(body))
+        try:
+            return send(body, betas)
+        except UpstreamError as error:
+            error.is_on_purpose = "Invalid `signature`" in error.message
+            raise
+
+    return keep
+
+
+def count_thoughts(body):
+    return sum(block["type"] == "thinking" for message in body["messages"] for block in message["content"])

@@ -6,7 +6,8 @@ import pytest
 from everturn.history.repair import NO_RESULT
 from everturn.twin.agent import RuleBasedAgent
 from everturn.twin.client_tools import PlannedToolCall
-from everturn.twin.coding_agent import MAX_STEPS, PlannedStep, can_handle, plan_next_step
+from everturn.twin.coding_agent import MAX_STEPS, can_handle, plan_next_step
+from everturn.twin.coding_jobs import PlannedStep
 from everturn.twin.parse import parse_request
 from everturn.twin.summarizer import summarize
 from everturn.twin.user_prompts import extract_files_read

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from everturn.twin.client_tools import ObservedResult, parse_file_list, parse_numbered_lines
-from everturn.twin.coding_agent import _parse_recall_hits  # pyright: ignore[reportPrivateUsage]
+from everturn.twin.coding_jobs import parse_recall_hits
 from everturn.twin.summary_requests import is_summary_prompt
 from everturn.twin.user_prompts import extract_own_words, extract_summarized_requests, strip_reminders
 
@@ -107,7 +107,7 @@ def test_no_text_takes_more_than_linear_time(piece):
         seen = ObservedResult(text)
         parse_file_list(seen)
         parse_numbered_lines(seen)
-        _parse_recall_hits(seen)
+        parse_recall_hits(seen)
 
     def seconds(count):
         text = piece * count

@@ -20,6 +20,7 @@ from everturn.view.breakpoints import (
     can_carry_breakpoint,
     keep_existing,
     place_breakpoints,
+    scope_at,
     with_cache_control,
     without_cache_control,
 )
@@ -298,3 +299,45 @@ def test_breakpoints_of_an_earlier_request_stay_where_their_block_still_is():
     earlier = Breakpoints(tuple((spot, Breakpoint(at, "5m")) for at, spot in enumerate(spots)), ("why",), 7)
     kept = keep_existing(earlier, preamble, messages)
     assert kept == Breakpoints((earlier.places[0], earlier.places[2]), ("why",), 7)
+
+
+def test_an_entry_is_shared_as_the_part_of_system_says_and_elsewhere_within_the_organization():
+    parts = (text_block("a"), text_block("b"), text_block("c"))
+    head = Preamble((tool("Read"),), parts, (0, 2), ("global", "org"))
+    spots = [BlockLocation(-1, at) for at in range(4)]
+    assert [scope_at(head, spot) for spot in spots] == ["org", "global", "org", "org"]
+    assert scope_at(head, BlockLocation(0, 1)) == "org"
+    unscoped = Preamble((tool("Read"),), parts, (0, 2))
+    assert [scope_at(unscoped, spot) for spot in spots] == ["org"] * 4
+
+
+def test_a_block_at_the_limit_of_reach_is_passed_over_if_it_may_not_carry_a_breakpoint():
+    messages = [user("word 0"), assistant(*(thinking(f"t{at}") for at in range(18)), "said"), user("and")]
+    messages += [assistant(thinking("more"), *(f"w{at}" for at in range(5))), user("end")]
+    found = marks_of(messages, previous=4)
+    assert spots(found)[-2:] == [BlockLocation(1, 18), BlockLocation(4, 0)]
+    silent = [user("word 0"), assistant(*(thinking(f"t{at}") for at in range(30))), user("end")]
+    assert spots(marks_of(silent, previous=4)) == [STATIC, DYNAMIC, BlockLocation(0, 0), BlockLocation(2, 0)]
+    later = marks_of(silent, previous=5)
+    assert (spots(later), later.why) == ([TOOLS, STATIC, DYNAMIC, BlockLocation(2, 0)], ())
+
+
+def test_without_messages_only_the_preamble_is_marked_and_nothing_is_reached():
+    assert marks_of([]) == Breakpoints(
+        tuple((spot, Breakpoint(-1, "5m")) for spot in (TOOLS, STATIC, DYNAMIC))
+    )
+    assert marks_of([], Preamble()) == Breakpoints()
+
+
+@pytest.mark.parametrize(
+    ("ttl", "scope", "control"),
+    [
+        ("5m", "org", b'{"type":"ephemeral"}'),
+        ("1h", "org", b'{"type":"ephemeral","ttl":"1h"}'),
+        ("5m", "global", b'{"type":"ephemeral","scope":"global"}'),
+        ("1h", "global", b'{"type":"ephemeral","ttl":"1h","scope":"global"}'),
+    ],
+)
+def test_a_breakpoint_is_spelled_without_the_defaults_of_the_api(ttl, scope, control):
+    marked = with_cache_control(text_block("a"), ttl, scope)
+    assert marked.raw == b'{"type":"text","text":"a","cache_control":' + control + b"}"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from view.talks import model
 
+from everturn.measure.outline import CacheKeySalts
 from everturn.view.cache_key import compute_key_salts
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 
@@ -62,3 +63,33 @@ def test_models_and_speeds_share_nothing():
 def test_a_forced_choice_brings_more_hidden_words():
     forced = [salted(tool_choice={"type": kind}).forced_tokens for kind in ("auto", "none", "any", "tool")]
     assert forced == [0, 0, 406 - 286, 406 - 286]
+
+
+AUTO = ("auto", None, True)
+ONE = {"type": "tool", "name": "Read", "disable_parallel_tool_use": True}
+BUDGET = {"type": "enabled", "budget_tokens": 9}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "scope", "messages", "forced"),
+    [
+        ("claude-opus-5", {}, "standard", (AUTO, ("adaptive", None), "high", b"{}"), 0),
+        ("claude-opus-4-8", {"speed": "fast"}, "fast", (AUTO, ("disabled", None), "high", b"{}"), 0),
+        (
+            "claude-haiku-4-5",
+            {"thinking": BUDGET, "extra": {"b": 1, "a": 2}},
+            "standard",
+            (AUTO, ("enabled", 9), None, b'{"a":2,"b":1}'),
+            0,
+        ),
+        (
+            "claude-opus-5",
+            {"tool_choice": ONE, "effort": "low"},
+            "standard",
+            (("tool", "Read", False), ("adaptive", None), "low", b"{}"),
+            120,
+        ),
+    ],
+)
+def test_salts_are_made_of_all_that_shapes_the_prompt(name, fields, scope, messages, forced):
+    assert salted(name, **fields) == CacheKeySalts((name, scope), messages=messages, forced_tokens=forced)

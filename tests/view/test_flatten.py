@@ -5,13 +5,22 @@ import pytest
 from builders import compute_view
 
 from everturn.history.blocks import Block, block_from_fields, text_block, text_of
-from everturn.history.edits import Cleared, Offloaded, ThinkingDropped, ToldAsText
+from everturn.history.edits import (
+    CacheDeleted,
+    CacheDeletionsEnded,
+    Cleared,
+    Offloaded,
+    ThinkingDropped,
+    ToldAsText,
+)
 from everturn.history.messages import Message
 from everturn.history.records import Record
 from everturn.history.repair import NO_RESULT, Repair
+from everturn.view.cache_edits import edits_block
 from everturn.view.flatten import Flat, Flattener, flatten, is_sent, is_shown_to_user
 from everturn.view.fragments.beginning import BEGINNING
 from everturn.view.fragments.cleared import TEXT
+from everturn.view.fragments.offloaded import offloaded_words
 from everturn.view.fragments.reminder import attachment_words, reminder
 from everturn.view.fragments.unspoken import UNSPOKEN
 
@@ -45,6 +54,61 @@ def test_bookkeeping_errors_and_what_is_for_display_only_are_dropped():
     ]
     assert [is_sent(record) for record in records] == [False, True, False, False, False, False, True]
     assert flat(*records) == Flat((user("so far", "go on"),))
+
+
+@pytest.mark.spec("FLAT-2")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b.assistant("I look.", id="m1", stop="pause_turn"),
+        b.record({"type": "assistant", "uuid": "p", "message": {"role": "assistant", "content": "I look."}}),
+    ],
+    ids=["paused", "prefill"],
+)
+def test_what_a_compaction_restores_is_placed_before_a_reply_that_the_model_goes_on_with(reply):
+    restored = [b.attachment("todo: 3 open", uuid="r1", parent="s"), b.attachment("and more", parent="r1")]
+    records = [b.boundary(), b.summary("so far", uuid="s"), b.user("go"), reply, *restored]
+    before = user("so far", "go", reminder("todo: 3 open"), reminder("and more"))
+    assert flat(*records).messages == (before, assistant("I look."))
+    # Where they are does not depend on what follows.
+    after = flat(*records, b.assistant("It rains.", id="m2"), b.user("thanks"), b.attachment("late"))
+    goes_on = assistant("I look.", "It rains.")
+    assert after.messages == (before, goes_on, user(reminder("late"), "thanks"))
+    left = flat(*records, b.user("never mind"))
+    assert left.messages == (before, assistant("I look."), user("never mind"))
+
+
+def test_other_attachments_end_a_reply_that_the_model_could_go_on_with():
+    """Before it they would change the prompt that its thinking is bound to."""
+    paused = b.assistant("I look.", id="m1", stop="pause_turn", uuid="a1")
+    told = flat(b.user("go"), paused, b.attachment("it is Monday", parent="a1"))
+    assert told.messages == (user("go"), assistant("I look."), user(reminder("it is Monday")))
+
+
+SEARCHES = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+SYSTEM = {"type": "everturn_system", "text": "Be brief."}
+
+
+def test_a_search_goes_on_while_results_and_system_messages_come():
+    looks = [b.user("look"), b.assistant(SEARCHES, b.call("c1"), id="m1"), b.result("c1")]
+    shown = (user("look"), assistant(SEARCHES, b.call("c1")))
+    told = flat(*looks, b.user([SYSTEM]))
+    assert told == Flat((*shown, user(b.answer("c1"), SYSTEM)))
+    # What a compaction restores would end it, so it stands before it.
+    looks = [b.boundary(), b.summary("so far", uuid="s"), *looks]
+    restored = b.attachment("todo: 3 open", parent="s")
+    before = user("so far", "look", reminder("todo: 3 open"))
+    assert flat(*looks, restored) == Flat((before, shown[1], user(b.answer("c1"))))
+    paused = b.assistant(FOUND, {**SEARCHES, "id": "s2"}, id="m2", stop="pause_turn")
+    goes_on = assistant(FOUND, {**SEARCHES, "id": "s2"})
+    assert flat(*looks, paused, restored) == Flat((before, shown[1], user(b.answer("c1")), goes_on))
+
+
+@pytest.mark.parametrize("behind", [[b.user("stop")], [b.result("c1"), b.user("stop")]])
+def test_a_search_ends_when_the_user_speaks(behind):
+    found = flat(b.user("look"), b.assistant(SEARCHES, b.call("c1"), id="m1"), *behind)
+    assert "server_call" in [repair.kind for repair in found.repairs]
 
 
 @pytest.mark.spec("FLAT-2")
@@ -388,3 +452,148 @@ def test_other_tools_change_messages_from_the_first_whose_input_they_fit_and_the
     fold.set_tools({"Read": {"type": "object", "properties": {"limit": {"type": "integer"}}}})
     assert fold.flat().messages == (*before[:3], assistant(b.call("c", "Read", limit=5)), *before[4:])
     assert fold.take_changes() == 3
+
+
+def folded(*records: Record, **options) -> Flattener:
+    fold = Flattener(**options)
+    for record in records:
+        fold.add(record)
+    return fold
+
+
+def test_every_record_has_the_place_of_its_message_and_one_out_of_view_has_none():
+    fold = folded(
+        b.user("one", uuid="u1"),
+        b.progress("p1"),
+        b.assistant("a", id="m1", uuid="a1"),
+        b.system(uuid="s1"),
+        b.user("two", uuid="u2"),
+        b.assistant("late", id="m1", uuid="a2"),
+        b.attachment("x", uuid="x1"),
+        b.assistant("b", id="m2", uuid="a3"),
+        b.assistant(" ", id="m3", uuid="a4"),
+    )
+    names = ("u1", "p1", "a1", "s1", "u2", "a2", "x1", "a3", "a4", "gone")
+    assert [fold.place_of(name) for name in names] == [0, 0, 1, 2, 2, 1, 2, 3, 4, -1]
+    assert [message.role for message in fold.flat().messages] == ["user", "assistant", "user", "assistant"]
+
+
+def test_messages_from_a_place_on_are_the_end_of_all_messages():
+    fold = folded(
+        b.user("one"),
+        b.assistant("a", id="m1"),
+        b.user("two"),
+        b.assistant(b.call("c"), id="m2"),
+        b.result("c"),
+    )
+    whole = fold.flat().messages
+    assert [fold.since(first) for first in range(4)] == [list(whole[first:]) for first in range(4)]
+    assert len(whole) == 5
+
+
+@pytest.mark.parametrize(
+    ("until", "kept"),
+    [("", []), ("a1", ["one", "two", "three"]), ("a2", ["two", "three"]), ("a3", ["three"]),
+     ("gone", ["one", "two", "three"])],
+)  # fmt: skip
+def test_thinking_is_dropped_up_to_a_record_which_keeps_its_own(until: str, kept: list[str]):
+    records = []
+    for at, word in enumerate(("one", "two", "three"), 1):
+        records += [b.user(f"u{at}"), b.assistant(b.think(word), word, id=f"m{at}", uuid=f"a{at}")]
+    found = flat(*records, b.edited(ThinkingDropped("a1", until=until), "edit"))
+    blocks = [each for message in found.messages for each in message.blocks]
+    assert [text_of(each) for each in blocks if each.is_thinking] == kept
+
+
+def test_thinking_dropped_since_the_open_turn_leaves_the_closed_ones():
+    records = [
+        b.user("u1"),
+        b.assistant(b.think("one"), "a", id="m1", uuid="a1"),
+        b.user("u2"),
+        b.assistant(b.think("two"), "b", id="m2", uuid="a2"),
+    ]
+    fold = folded(*records)
+    fold.take_changes()
+    fold.add(b.edited(ThinkingDropped("a2"), "edit"))
+    assert fold.flat().messages == (user("u1"), assistant(b.think("one"), "a"), user("u2"), assistant("b"))
+    assert fold.take_changes() == 3
+
+
+def test_deletions_stand_where_they_were_made_until_they_end_and_results_stay_sent():
+    loop = [b.user("go"), b.assistant(b.call("c"), id="m1"), b.result("c", "x"), b.assistant("ok", id="m2")]
+    fold = folded(*loop, b.user("on"))
+    fold.take_changes()
+    fold.add(b.edited(CacheDeleted(("c", "gone")), "e1"))
+    assert (fold.deleted, fold.take_changes()) == ({"c", "gone"}, 2)
+    edits = edits_block(("c", "gone"))
+    assert fold.flat().messages[2:] == (user(b.answer("c", "x")), assistant("ok"), user(edits, "on"))
+    for record in (b.assistant("yes", id="m3"), b.user("more")):
+        fold.add(record)
+    fold.take_changes()
+    fold.add(b.edited(CacheDeletionsEnded(), "e2"))
+    assert (fold.deleted, fold.take_changes()) == (set(), 2)
+    assert fold.flat().messages[2:] == (
+        user(b.answer("c", "x")),
+        assistant("ok"),
+        user("on"),
+        assistant("yes"),
+        user("more"),
+    )
+
+
+def test_deletions_alone_are_no_answer():
+    fold = folded(b.user("go"), b.assistant("a", id="m1"), b.edited(CacheDeleted(("c",)), "e1"))
+    fold.add(b.assistant("b", id="m2"))
+    assert fold.flat().messages == (user("go"), assistant("a", "b"), user(edits_block(("c",))))
+
+
+def test_a_result_that_was_hidden_before_the_view_is_hidden_when_it_comes():
+    edit = Offloaded("o", "results/o.txt", "line 1", 90_000)
+    fold = folded(
+        b.user("go"),
+        b.assistant(b.call("c"), b.call("o"), b.call("p"), id="m1"),
+        b.user([b.answer("c", "x"), b.answer("o", "y"), b.answer("p", "z")]),
+        hidden=["c"],
+        offloaded={"o": edit, "c": edit},
+    )
+    shown = offloaded_words(90_000, "results/o.txt", "line 1")
+    assert fold.flat().messages[2] == user(b.answer("c", TEXT), b.answer("o", shown), b.answer("p", "z"))
+
+
+def test_a_summary_stands_before_attachments_and_words_whenever_it_comes():
+    found = flat(b.user("words"), b.attachment("note"), b.summary("In short."), b.user("more"))
+    assert found.messages == (user("In short.", reminder("note"), "words", "more"),)
+
+
+def test_each_repair_of_a_message_is_told_with_its_call_and_what_was_done():
+    found = flat(
+        b.assistant(b.call("c"), " ", id="m1"),
+        b.user([b.call("d"), b.think("hm"), b.say(" ")]),
+        b.assistant(b.answer("e"), id="m2"),
+        b.assistant(b.think("so"), id="m3"),
+    )
+    assert [(each.kind, each.where, each.what) for each in found.repairs] == [
+        ("blank_text", "", "a text without a visible character is left out"),
+        ("misplaced_block", "d", "a tool_use block in the other role's message is shown as text"),
+        ("misplaced_block", "", "a thinking block in the other role's message is shown as text"),
+        ("blank_text", "", "a text without a visible character is left out"),
+        ("misplaced_block", "e", "a tool_result block in the other role's message is shown as text"),
+        ("missing_result", "c", "a call without a result got a placeholder"),
+        ("missing_start", "", "the log begins with a reply; a first message was added before it"),
+    ]
+
+
+def test_a_result_of_an_earlier_turn_that_is_offloaded_changes_its_message_alone():
+    loop = [
+        b.user("go"),
+        b.assistant(b.call("c"), id="m1"),
+        b.result("c", "long"),
+        b.assistant("ok", id="m2"),
+    ]
+    fold = folded(*loop, b.user("on"))
+    before = fold.flat().messages
+    fold.take_changes()
+    fold.add(b.edited(Offloaded("c", "results/c.txt", "lo", 4), "edit"))
+    shown = user(b.answer("c", offloaded_words(4, "results/c.txt", "lo")))
+    assert fold.flat().messages == (*before[:2], shown, *before[3:])
+    assert fold.take_changes() == 2

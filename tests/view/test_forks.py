@@ -18,12 +18,12 @@ from everturn.history.blocks import block_from_json, result_block, text_block
 from everturn.history.messages import Message
 from everturn.history.records import Usage
 from everturn.measure.capabilities import ANTHROPIC, PLAIN
-from everturn.measure.outline import Outline, Preamble
+from everturn.measure.outline import BlockLocation, Outline, Preamble
 from everturn.measure.prediction import Forecast, Prediction
-from everturn.measure.prefix_cache import PrefixCache, Ttl
+from everturn.measure.prefix_cache import Breakpoint, PrefixCache, Ttl
 from everturn.twin.costs import TwinCosts
 from everturn.twin.options import TwinOptions
-from everturn.view.breakpoints import place_breakpoints, without_cache_control
+from everturn.view.breakpoints import Breakpoints, place_breakpoints, without_cache_control
 from everturn.view.cache_key import compute_key_salts
 from everturn.view.forks import CapturedRequest, make_fork
 from everturn.view.key_parameters import KeyParameters, TtlChoice
@@ -230,3 +230,70 @@ def test_a_marker_that_came_with_a_block_is_not_counted_twice():
     marked = block_from_json(b'{"type":"text","text":"more","cache_control":{"type":"ephemeral"}}')
     parent = parent_of([user("go"), assistant("ok"), user(marked)])
     assert build_request(parent, parent.breakpoints).to_bytes().count(b"cache_control") == 4
+
+
+@pytest.mark.parametrize(
+    ("thinking", "limit", "is_allowed"),
+    [
+        (None, 1, True),
+        ({"type": "adaptive"}, 1, True),
+        ({"type": "enabled", "budget_tokens": 1_024}, 1_024, False),
+        ({"type": "enabled", "budget_tokens": 1_024}, 1_025, True),
+        ({"type": "enabled", "budget_tokens": "many"}, 1, True),
+    ],
+)
+def test_an_output_limit_of_a_fork_is_above_the_thinking_budget(thinking, limit, is_allowed):
+    parent = parent_of(TALK, KeyParameters(TtlChoice("5m", ""), thinking=thinking), metadata={"a": 1})
+    if is_allowed:
+        assert make_fork(parent, (), max_output=limit).settings == {"max_tokens": limit, "metadata": {"a": 1}}
+    else:
+        with pytest.raises(UsageError, match=f"An output limit of {limit} is not above the thinking budget"):
+            make_fork(parent, (), max_output=limit)
+    assert make_fork(parent, ()).settings == parent.settings
+
+
+def test_a_request_is_built_with_its_settings_its_parameters_and_each_breakpoint_in_its_place():
+    system = (text_block("a"), text_block("b"))
+    head = Preamble((tool("Read"),), system, (0, 1), ("global", "org"))
+    parameters = KeyParameters(
+        TtlChoice("1h", ""), effort="low", speed="fast", extra={"output_config": {"format": 1}, "x": 2}
+    )
+    places = [BlockLocation(-1, 0), BlockLocation(-1, 1), BlockLocation(-1, 2), BlockLocation(1, 0)]
+    marks = Breakpoints(tuple((spot, Breakpoint(-1, "1h")) for spot in places))
+    safe = CapturedRequest("m", head, parameters, (user("u"),), {"max_tokens": 9, "speed": "standard"}, marks)
+    made = build_request(safe, marks, (assistant("v", "w"),))
+    hour = {"type": "ephemeral", "ttl": "1h"}
+    assert body(made) == {
+        "model": "m",
+        "max_tokens": 9,
+        "speed": "fast",
+        "x": 2,
+        "output_config": {"format": 1, "effort": "low"},
+        "tools": [{**json.loads(tool("Read").raw), "cache_control": hour}],
+        "system": [
+            {"type": "text", "text": "a", "cache_control": {**hour, "scope": "global"}},
+            {"type": "text", "text": "b", "cache_control": hour},
+        ],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "u"}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "v", "cache_control": hour},
+                    {"type": "text", "text": "w"},
+                ],
+            },
+        ],
+    }
+
+
+def test_a_fork_has_the_breakpoints_of_its_parent_for_five_minutes_and_none_without_a_cache():
+    spot = BlockLocation(0, 0)
+    marks = Breakpoints(((spot, Breakpoint(3, "1h")),), ("why",), 7)
+    parent = msgspec.structs.replace(parent_of(TALK), breakpoints=marks)
+    fork = make_fork(parent, (SUMMARIZE,))
+    assert place_fork_breakpoints(fork, ANTHROPIC) == Breakpoints(
+        ((spot, Breakpoint(-1, "5m")),), ("why",), 7
+    )
+    assert place_fork_breakpoints(fork, PLAIN) == Breakpoints(why=("the provider has no prompt cache",))
+    assert fork.all_messages == (*TALK, SUMMARIZE)

@@ -161,3 +161,16 @@ def test_what_is_restored_has_a_heading_and_then_the_thing_itself():
     assert restored.tools(["LSP", "Web"]) == ("These tools can be loaded with the tool search:", "LSP, Web")
     assert restored.listing("Servers", ["a", "b"]) == ("Servers:", "a", "b")
     assert restored.pins(["Be brief."])[1:] == ("Be brief.",)
+
+
+@pytest.mark.parametrize(
+    ("transcript", "end"), [("", 0), ("/s.jsonl", len("Everything that was said is in /s.jsonl"))]
+)
+def test_a_last_message_is_shown_whole_up_to_the_limit_of_all_facts(transcript: str, end: int):
+    heading = "The user's last message:\n"
+    most = session_state.MAX_CHARACTERS - len(OPENING) - end - 4 - len(heading)
+    whole = session_state.session_state(last_message="x" * most, transcript=transcript)
+    assert whole.count("x" * most) == 1
+    assert len(whole) == session_state.MAX_CHARACTERS - (0 if end else 2)
+    longer = session_state.session_state(last_message="x" * (most + 1), transcript=transcript)
+    assert f"{heading}(and 1 more)" in longer

@@ -10,6 +10,9 @@ from everturn.view.fragments.summary_prompt import summary_prompt
 
 CALLING = [b.user("Look.", uuid="u1"), b.assistant(b.call("c1"), id="m1", uuid="a1")]
 RESULT = b.result("c1", "done", uuid="r1")
+SEARCHES = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+PAUSED = b.assistant("I look.", id="m1", uuid="a1", stop="pause_turn")
 WITH_PROMPT = b.user([b.answer("c1", "done"), b.say("And now?")], uuid="r1")
 
 
@@ -29,9 +32,14 @@ def flattened(records: list[Record]) -> Flattener:
         ([*CALLING, RESULT], True, False),
         ([*CALLING, WITH_PROMPT], True, True),
         ([*CALLING, RESULT, b.assistant("Well.", id="m2", uuid="a2")], False, False),
+        ([CALLING[0], b.assistant(SEARCHES, id="m1", uuid="a1")], True, False),
+        ([CALLING[0], b.assistant(SEARCHES, FOUND, id="m1", uuid="a1")], False, False),
+        ([CALLING[0], PAUSED], True, False),
+        ([CALLING[0], PAUSED, b.assistant("It rains.", id="m2", uuid="a2")], False, False),
+        ([CALLING[0], PAUSED, b.user("Never mind.", uuid="u2")], False, True),
     ],
 )
-def test_whether_a_tool_loop_is_open_and_whether_a_prompt_ends_it(
+def test_whether_a_turn_is_unfinished_and_whether_a_prompt_ends_it(
     records: list[Record], in_loop: bool, in_prompt: bool
 ):
     found = flattened(records)

@@ -137,7 +137,7 @@ def test_a_schema_that_is_odd_does_no_harm(schema):
     assert fields_of(fitted_call(given, {"Read": schema}, [])) == fields_of(given)
 
 
-DEEP = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
+DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
 
 
 def test_a_tool_whose_definition_cannot_be_read_has_no_schema():
@@ -151,3 +151,102 @@ def test_a_call_that_cannot_be_read_is_sent_as_recorded_and_reported():
     assert fitted_call(block, {"Read": SCHEMA}, repairs) is block
     (repair,) = repairs
     assert (repair.kind, repair.where, repair.what[:19]) == ("tool_input", "c", "Read: not checked, ")
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "found"),
+    [
+        (5, {"type": "integer"}, []),
+        (5, {"type": "number"}, []),
+        (5.5, {"type": "integer"}, ["input should be integer, is 5.5"]),
+        (True, {"type": "boolean"}, []),
+        (True, {"type": "number"}, ["input should be number, is true"]),
+        (None, {"type": "null"}, []),
+        (None, {"type": ["string", "null"]}, []),
+        ("x", {"type": []}, ["input should be [], is \"x\""]),
+        ([], {"type": "array"}, []),
+        ({}, {"type": "array"}, ["input should be array, is {}"]),
+        ("a", {"enum": ["a"]}, []),
+        ("b", {"enum": []}, ['input should be one of [], is "b"']),
+        ("b", {"enum": "a"}, []),
+        ([1, "x", 2, "y"], {"items": {"type": "integer"}},
+         ['input.1 should be integer, is "x"', 'input.3 should be integer, is "y"']),
+        ({"a": {"b": [True]}}, {"properties": {"a": {"properties": {"b": {"items": {"type": "string"}}}}}},
+         ["input.a.b.0 should be string, is true"]),
+        ({"a": 1, "b": 2}, {"required": ["c", "a", "d", 7]}, ["input.c is missing", "input.d is missing"]),
+        ({"a": 1, "b": 2}, {"properties": {"a": {}}, "additionalProperties": False},
+         ["input.b is not known to the tool"]),
+        ({"a": 1, "b": 2}, {"properties": {"a": {}}, "additionalProperties": True}, []),
+        ({"a": 1}, {"properties": {"a": True}, "additionalProperties": False}, []),
+    ],
+)  # fmt: skip
+def test_every_place_that_does_not_fit_is_named_with_what_is_there(value, schema, found):
+    assert misfit(value, schema) == found
+    assert misfit(value, schema, "it") == [each.replace("input", "it", 1) for each in found]
+
+
+def test_long_values_are_named_by_their_beginning():
+    whole, longer = "x" * 58, "x" * 59
+    assert misfit(whole, {"type": "integer"}) == [f'input should be integer, is "{whole}"']
+    assert misfit(longer, {"type": "integer"}) == [f'input should be integer, is "{"x" * 56}...']
+
+
+@pytest.mark.parametrize(
+    ("given", "sent", "problems"),
+    [
+        ({"path": "a", "lines": ["1", "x", "3"]}, {"path": "a", "lines": [1, "x", 3]},
+         ['input.lines.1 should be integer, is "x"']),
+        ({"path": "a", "limit": "1.5"}, {"path": "a", "limit": "1.5"},
+         ['input.limit should be integer, is "1.5"']),
+        ({"path": "a", "limit": "true"}, {"path": "a", "limit": "true"},
+         ['input.limit should be integer, is "true"']),
+        ({"path": "5", "deep": "yes"}, {"path": "5", "deep": "yes"},
+         ['input.deep should be boolean, is "yes"']),
+        ({"path": "a", "maybe": "null"}, {"path": "a", "maybe": "null"}, []),
+        ({"path": "a", "deep": False, "limit": 0}, {"path": "a", "deep": False, "limit": 0}, []),
+        ({"path": "a", "mode": "r", "ratio": 1}, {"path": "a", "mode": "r", "ratio": 1}, []),
+        ({"limit": 1}, {"limit": 1}, ["input.path is missing"]),
+        ("[1]", {"input": "[1]"}, ['input should be object, is "[1]"']),
+    ],
+)  # fmt: skip
+def test_what_can_be_read_back_is_and_the_first_problem_of_the_rest_is_told(given, sent, problems):
+    said = [f"Read: {each}; sent as recorded" for each in problems]
+    changed = ["Read: the input was converted by its schema"] if sent != given else []
+    assert fitted(given) == (sent, said + changed)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": "string"}}},
+        {"properties": {"a": {"type": "string"}}, "required": None},
+        {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+        {"type": "object", "properties": {"a": {"type": "string", "enum": ["x"]}}},
+        {"type": "object", "properties": {"a": {"type": "string"}}, "required": "a"},
+    ],
+    ids=str,
+)
+def test_an_input_that_fits_is_sent_as_the_same_block_and_nothing_is_told(schema):
+    repairs: list[Repair] = []
+    block = call({"a": "x"})
+    assert fitted_call(block, {"Read": schema}, repairs) is block
+    assert repairs == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "array", "properties": {"a": {"type": "string"}}}, 'input should be array, is {"a":"x"}'),
+        ({"properties": {"a": {"type": "string", "enum": ["y"]}}}, 'input.a should be one of ["y"], is "x"'),
+        ({"properties": {"a": {"type": "string"}}, "enum": [1]}, 'input should be one of [1], is {"a":"x"}'),
+        ({"properties": {"a": {"type": "string"}}, "required": ["b"]}, "input.b is missing"),
+        ({"properties": {"b": {}}, "additionalProperties": False}, "input.a is not known to the tool"),
+        ({"properties": {"a": {"type": "boolean"}}}, 'input.a should be boolean, is "x"'),
+    ],
+    ids=str,
+)
+def test_an_input_of_plain_values_that_does_not_fit_is_told(schema, problem):
+    repairs: list[Repair] = []
+    block = call({"a": "x"})
+    assert fitted_call(block, {"Read": schema}, repairs) is block
+    assert repairs == [Repair("tool_input", "c", f"Read: {problem}; sent as recorded")]

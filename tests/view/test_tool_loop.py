@@ -120,3 +120,19 @@ def test_what_a_tool_gave_cannot_end_the_mark_around_it():
 def test_a_result_without_content_is_told_too():
     (told,) = told_result(call("a"), block_from_fields({"type": "tool_result", "tool_use_id": "a"}))
     assert text_of(told) == "Read() gave:\n<tool-output>\n\n</tool-output>"
+
+
+def test_parts_of_a_result_that_are_no_words_are_named_and_pictures_stay_whole():
+    content = [
+        {"type": "text", "text": "seen"},
+        {"type": "tool_reference", "tool_name": "Web"},
+        fields_of(PICTURE),
+        {"type": "text", "text": "again"},
+    ]
+    given = block_from_fields({"type": "tool_result", "tool_use_id": "a", "content": content})
+    told, *rest = told_result(call("a", file_path="a.py"), given)
+    assert text_of(told) == (
+        'Read({"file_path":"a.py"}) gave:\n<tool-output>\nseen\n'
+        '{"type":"tool_reference","tool_name":"Web"}\nagain\n</tool-output>'
+    )
+    assert rest == [PICTURE]

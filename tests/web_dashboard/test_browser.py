@@ -5,9 +5,11 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from replay.browser import browser
 from small_session import SmallSession, call, compacted, text
@@ -15,6 +17,10 @@ from web_dashboard.client import Client
 from web_dashboard.conftest import MakeDashboard, ids, paused, write
 from web_dashboard.test_security import HOSTILE
 
+from everturn.decide.economy.decisions import EconomicDecision
+from everturn.decide.economy.head import HeadTool
+from everturn.session.bill import UsageTotals
+from everturn.session.state_file import SessionState
 from everturn.twin.sockets import url_of
 from everturn.web_dashboard.server import DashboardServer, bind
 from everturn.web_dashboard.watcher import Watcher
@@ -23,6 +29,19 @@ from everturn.web_dashboard.watcher import Watcher
 AXE = Path(__file__).parents[2] / "build" / "axe-core-4.14.0" / "package" / "axe.min.js"
 AXE_SHA256 = "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"
 GRAVE = ("serious", "critical")
+# What only a session of everturn has: its own calls, what it decided by price, and the tools it sends.
+DECIDED = SessionState(
+    asides={"compact": UsageTotals(calls=2, dollars=Decimal("0.25")), "hold": UsageTotals(calls=1)},
+    decisions=(
+        EconomicDecision(
+            at=datetime(2026, 1, 5, 10, 20, tzinfo=UTC),
+            kind="hold",
+            done=True,
+            why="held for $0.041, expected saving $0.190: 63% of pauses this long end within the hour",
+        ),
+    ),
+    head=(HeadTool(name="Read", tokens=400, calls=3), HeadTool(name=f"mcp__{'x' * 300}", tokens=2_000)),
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +56,8 @@ def served(tmp_path: Path, make_dashboard: MakeDashboard) -> Iterator[tuple[Clie
     root = tmp_path / "sessions"
     session = paused()
     session.human(f"And now? {HOSTILE}").reply("m3", text(HOSTILE), read=60_000, written=900, out=30)
-    write(root / "a.jsonl", session)
+    path = write(root / "a.jsonl", session)
+    path.with_name("a.jsonl.state.json").write_bytes(msgspec.json.encode(DECIDED))
     write(root / "c.jsonl", compacted(), project="/home/me/builder")
     client = make_dashboard(root, clock=lambda: datetime.now(UTC).timestamp())
     ready = threading.Event()

@@ -14,6 +14,8 @@ from everturn.wire.anthropic import (
     Response,
     compaction_usage,
     read_response,
+    tool_block,
+    without_cache_control,
 )
 
 ODD = Block("invented", b'{"type":"invented", "n":1.0}')
@@ -115,3 +117,88 @@ def test_pieces_of_messages_are_the_bytes_of_the_whole_also_where_one_is_empty()
 
 def test_a_reply_without_a_stop_reason_has_none():
     assert read_response(b'{"id":"m","content":[]}').reply.stop_reason == ""
+
+
+class Watched:
+    """A message that counts how often its blocks are asked for."""
+
+    role = "user"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        self.asked += 1
+        return (text_block("x"),)
+
+
+def test_messages_of_the_last_request_are_not_looked_at_again():
+    memo, one, two = MessagePieces(), Watched(), Watched()
+    memo.update((one,))  # type: ignore[arg-type]
+    before = one.asked
+    memo.update((one, two))  # type: ignore[arg-type]
+    memo.update((one, two))  # type: ignore[arg-type]
+    assert (one.asked, two.asked) == (before, before)
+
+
+@pytest.mark.parametrize(
+    ("usage", "deleted"),
+    [
+        (b"", None),
+        (b',"usage":{"input_tokens":1}', None),
+        (b',"usage":{"cache_deleted_input_tokens":7}', 7),
+        (b',"usage":{"cache_deleted_input_tokens":0}', 0),
+        (b',"usage":{"cache_deleted_input_tokens":null}', None),
+        (b',"usage":{"cache_deleted_input_tokens":"7"}', None),
+        (b',"usage":null,"note":"cache_deleted_input_tokens"', None),
+    ],
+)
+def test_deleted_tokens_are_read_from_the_usage_of_a_reply(usage: bytes, deleted: int | None):
+    assert read_response(b'{"id":"m"' + usage + b"}").reply.deleted_tokens == deleted
+
+
+def test_a_reply_of_which_only_the_id_is_known_has_nothing_else():
+    assert read_response(b'{"id":"m"}') == Response((), ReplyMeta("m"))
+    strange = b'{"id":"m","model":7,"stop_reason":[],"usage":"none","content":"hi"}'
+    assert read_response(strange) == Response((text_block("hi"),), ReplyMeta("m", usage=Usage()))
+
+
+@pytest.mark.parametrize(
+    ("definition", "name"),
+    [
+        ({"name": "Read", "input_schema": {}}, "Read"),
+        ({"type": "web_search_20250305"}, ""),
+        ({"name": 7}, "7"),
+    ],
+)
+def test_a_tool_is_a_block_with_its_name(definition: dict[str, object], name: str):
+    assert tool_block(definition) == Block("tool", msgspec.json.encode(definition), tool=name)
+
+
+MARK = {"type": "ephemeral"}
+
+
+@pytest.mark.parametrize(
+    ("marked", "plain"),
+    [
+        ({"type": "text", "text": "x", "cache_control": MARK}, {"type": "text", "text": "x"}),
+        (
+            {"type": "tool_result", "content": [{"type": "text", "cache_control": MARK}, "y", 7]},
+            {"type": "tool_result", "content": [{"type": "text"}, "y", 7]},
+        ),
+        (
+            {"content": ({"cache_control": None, "source": {"cache_control": MARK, "data": "d"}},)},
+            {"content": [{"source": {"data": "d"}}]},
+        ),
+        (
+            {"type": "tool_use", "input": {"cache_control": "mine"}, "cache_control": MARK},
+            {"type": "tool_use", "input": {"cache_control": "mine"}},
+        ),
+        ("cache_control", "cache_control"),
+        ([{"cache_control": MARK}, None], [{}, None]),
+        (7, 7),
+    ],
+)
+def test_breakpoints_are_removed_at_every_depth_but_not_from_the_input_of_a_call(marked, plain):
+    assert without_cache_control(marked) == plain

@@ -92,7 +92,7 @@ def test_a_record_that_was_read_is_written_as_it_came(record: Record):
 
 @pytest.mark.spec("TR-4")
 def test_a_boundary_is_spelled_with_the_names_of_the_format():
-    edit = Compacted("manual", 9, 8, "be brief", "last", ("mcp__x",), KeptSegment("h", "a", "t"))
+    edit = Compacted("manual", 9, 8, "be brief", "last", ("mcp__x",), KeptSegment("h", "a", "t"), 7)
     line = json.loads(encode_record(Record(kind="system", uuid="b", timestamp="t", session="s", edit=edit)))
     assert line == {
         "parentUuid": None,
@@ -115,6 +115,7 @@ def test_a_boundary_is_spelled_with_the_names_of_the_format():
             "userContext": "be brief",
             "preCompactDiscoveredTools": ["mcp__x"],
             "preservedSegment": {"headUuid": "h", "anchorUuid": "a", "tailUuid": "t"},
+            "preservedTokens": 7,
         },
         "uuid": "b",
         "timestamp": "t",
@@ -174,3 +175,117 @@ def test_what_was_cleared_is_written_as_claude_code_does():
 def test_a_system_record_without_an_edit_keeps_its_subtype():
     line = json.loads(encode_record(Record(kind="system", uuid="x", subtype="informational")))
     assert line["subtype"] == "informational"
+
+
+ENVELOPE = {
+    "parentUuid": "p",
+    "isSidechain": True,
+    "userType": "external",
+    "cwd": "",
+    "sessionId": "s",
+    "version": "",
+    "gitBranch": "",
+    "agentId": "a1",
+}
+MADE = {"uuid": "x", "parent": "p", "sidechain": True, "session": "s", "agent": "a1", "timestamp": "t"}
+END = {"uuid": "x", "timestamp": "t"}
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (
+            Record(
+                kind="assistant",
+                blocks=(text_block("hi"),),
+                reply=ReplyMeta("m", "opus", "end_turn", Usage(1, 2, 3, 4), "req"),
+                api_error=True,
+                **MADE,
+            ),
+            {
+                "type": "assistant",
+                "message": {
+                    "model": "opus",
+                    "id": "m",
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "text", "text": "hi"}],
+                    "stop_reason": "end_turn",
+                    "stop_sequence": None,
+                    "usage": {
+                        "input_tokens": 1,
+                        "cache_creation_input_tokens": 2,
+                        "cache_read_input_tokens": 3,
+                        "output_tokens": 4,
+                        "cache_creation": None,
+                    },
+                },
+                "requestId": "req",
+                "isApiErrorMessage": True,
+            },
+        ),
+        (
+            Record(kind="assistant", reply=ReplyMeta("m", "opus"), **MADE),
+            {
+                "type": "assistant",
+                "message": {
+                    "model": "opus",
+                    "id": "m",
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [],
+                    "stop_reason": None,
+                    "stop_sequence": None,
+                    "usage": None,
+                },
+            },
+        ),
+        (
+            Record(kind="user", compact_summary=True, transcript_only=True, permission_mode="plan", **MADE),
+            {
+                "type": "user",
+                "message": {"role": "user", "content": []},
+                "permissionMode": "plan",
+                "isCompactSummary": True,
+                "isVisibleInTranscriptOnly": True,
+            },
+        ),
+        (
+            Record(kind="attachment", blocks=(text_block("hi"),), display_only=True, **MADE),
+            {"type": "attachment", "attachment": {"type": "text", "text": "hi"}, "isVirtual": True},
+        ),
+        (
+            Record(kind="system", edit=Pinned("the port", "me"), **MADE),
+            {
+                "type": "system",
+                "isMeta": False,
+                "level": "info",
+                "subtype": "everturn_pinned",
+                "everturn": {"type": "Pinned", "text": "the port", "source": "me"},
+            },
+        ),
+        (
+            Record(kind="system", edit=Cleared(("c1",), "cold", 9, 5), meta=True, **MADE),
+            {
+                "type": "system",
+                "isMeta": True,
+                "level": "info",
+                "subtype": "microcompact_boundary",
+                "content": "Context microcompacted",
+                "microcompactMetadata": {
+                    "trigger": "auto",
+                    "preTokens": 9,
+                    "tokensSaved": 5,
+                    "compactedToolIds": ["c1"],
+                    "clearedAttachmentUUIDs": [],
+                    "reason": "cold",
+                },
+            },
+        ),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Record) else None,
+)
+def test_a_line_is_written_field_by_field_in_the_order_of_the_format(record: Record, expected):
+    line = json.loads(encode_record(record))
+    assert line == {**ENVELOPE, **expected, **END}
+    assert list(line) == [*ENVELOPE, *expected, *END]

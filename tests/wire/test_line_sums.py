@@ -1,10 +1,13 @@
 """Lines of ours that were changed, lost, doubled or moved are found; lines of others stay as they are."""
 
 import json
+from zlib import crc32
 
 import pytest
 
+from everturn.wire.line_repair import LineProblem
 from everturn.wire.line_sums import (
+    FileSums,
     TranscriptEnd,
     advance,
     check_end,
@@ -138,3 +141,36 @@ def test_last_lines_that_were_replaced_are_reported():
     assert problems_at_end(b"".join([*forged, FILE[0]]), state) == [(6, "checksum", what)]
     # The last character may only be missing if it was the line break.
     assert problems_at_end(b"".join(forged)[:-1], state)[0][2].startswith("the end of the file is missing")
+
+
+CHANGED = "as written: something was changed, lost, doubled or moved here (the checksum differs)"
+
+
+def test_a_file_is_checked_with_the_places_of_its_damage_in_bytes():
+    damaged = [FILE[0], FILE[1].replace(b'"n": 2', b'"n": 7'), *FILE[2:]]
+    data = b"".join(damaged)
+    sums = check_sums(data)
+    ends = [data.index(b'"sum":"', sum(map(len, damaged[:at]))) + 7 for at in (0, 1)]
+    what = f"this line is not {CHANGED}"
+    assert sums == FileSums(
+        check_sums(b"".join(FILE)).state, (LineProblem(2, "checksum", what),), ((ends[0] + 8, ends[1]),)
+    )
+    first = check_sums(FILE[0].replace(b'"n": 1', b'"n": 7'))
+    assert (first.problems, first.damaged) == ((LineProblem(1, "checksum", what),), ((0, ends[0]),))
+
+
+def test_a_tag_that_is_damaged_itself_is_none_and_the_bytes_count_for_the_next_one():
+    damaged = [FILE[0], FILE[1].replace(b'"sum":"', b'"sum":"x'), *FILE[2:]]
+    what = f"lines 2 to 4 are not {CHANGED}"
+    assert check_sums(b"".join(damaged)).problems == (LineProblem(2, "checksum", what),)
+    assert check_sums(b"").problems == check_sums(FOREIGN).problems == ()
+    assert (check_sums(b"").state, check_sums(FOREIGN).state) == (0, advance(0, FOREIGN))
+
+
+def test_a_line_is_sealed_with_its_numbers_and_the_sum_of_all_before_it():
+    line, state = seal(b'{"a":1}', b'"part":2,', 7)
+    covered = b'{"a":1,"everturnStore":{"part":2,"sum":"'
+    assert line == covered + b"%08x" % crc32(covered, 7) + b'"}}'
+    assert state == crc32(b'"}}', crc32(covered, 7))
+    assert seal_again(line, 7) == (line, state)
+    assert seal_again(line, 8) == seal(b'{"a":1}', b'"part":2,', 8)

@@ -79,3 +79,15 @@ def test_numbers_of_any_shape_are_read_or_passed_over(tokens: str, limit: str):
 
 def test_a_number_of_thousands_of_digits_is_passed_over():
     assert parse_overflow(f"prompt is too long: {'9' * 5000} tokens > 5 maximum") == Overflow("vertex")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "limit", "gap"), [(11, 10, 1), (10, 10, 0), (9, 10, 0), (9, 0, 0), (0, 0, 0), (1, 1, 0)]
+)
+def test_the_gap_is_what_is_above_a_known_limit(tokens: int, limit: int, gap: int):
+    assert Overflow("anthropic", tokens, limit).gap == gap
+
+
+def test_three_numbers_are_the_input_the_answer_and_the_limit_also_with_commas():
+    said = "input length and `max_tokens` exceed context limit: 188,240 + 21,333 > 200,000"
+    assert parse_overflow(said) == Overflow("anthropic", 209_573, 200_000)

@@ -11,7 +11,7 @@ from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.query import parse_query
 from everturn.session.recorded import open_session
 from everturn.wire.claude_code_reader import parse_session_file
-from everturn.wire.queued_messages import QueuedMessage, read_queue
+from everturn.wire.queued_messages import QueuedMessage, find_unrecorded, read_queue, unrecorded
 
 
 def operation(what, content=None):
@@ -142,3 +142,49 @@ def test_recall_finds_what_was_typed_while_the_model_worked(typed):
 def test_only_lines_about_the_queue_are_read_as_such():
     lines = [operation("enqueue", "Later."), operation("enqueue", "Other.") | {"type": "progress"}]
     assert [each.text for each in read_queue(parse_session_file(data(lines)).lines)] == ["Later."]
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "is_told"),
+    [
+        ("x" * 19, "so " + "x" * 19, True),
+        ("x" * 19, " " + "x" * 19 + "\n", False),
+        ("x" * 20, "so " + "x" * 20, False),
+        ("x" * 20, "x" * 19, True),
+        ("", "anything", False),
+    ],
+)
+def test_words_are_looked_for_alone_if_they_are_short_and_within_other_texts_if_not(words, said, is_told):
+    queued = (QueuedMessage(words, "waiting"),)
+    assert unrecorded(queued, [said]) == (queued if is_told else ())
+    assert unrecorded(queued, ["other", said, "another"]) == (queued if is_told else ())
+
+
+def test_words_that_were_sent_or_taken_back_are_not_told_again():
+    queued = [QueuedMessage(each, each) for each in ("sent", "given", "taken back", "waiting")]
+    assert unrecorded(queued, []) == (queued[1], queued[3])
+
+
+def test_operations_take_the_oldest_message_and_an_unknown_one_takes_none():
+    typed = [operation("enqueue", each) for each in (" one ", "two", "three", "four", "five")]
+    taken = [operation(each) for each in ("dequeue", "shuffle", "remove", "popAll", "dequeue")]
+    more = [operation("enqueue", [{"type": "text", "text": "a"}, {"type": "image"}, "b"])]
+    found = read_queue(parse_session_file(data(typed + taken + more)).lines)
+    assert [(each.text, each.outcome) for each in found] == [
+        ("one", "sent"),
+        ("two", "given"),
+        ("three", "taken back"),
+        ("four", "taken back"),
+        ("five", "taken back"),
+        ("a\nb", "waiting"),
+    ]
+
+
+def test_words_in_replies_and_summaries_are_no_messages_of_the_user():
+    typed = operation("enqueue", "And then the writer, please.")
+    words = "You wrote: And then the writer, please."
+    summarized = user(words, "u1") | {"isCompactSummary": True}
+    for line, is_told in ((summarized, True), (answer(words, "a1", None), True), (user(words, "u1"), False)):
+        session = parse_session_file(data([typed, line]))
+        found = find_unrecorded(session.lines, session.records)
+        assert [each.text for each in found] == (["And then the writer, please."] if is_told else [])

@@ -69,3 +69,13 @@ def test_what_was_written_is_read_in_any_pieces(events, end, data):
 @pytest.mark.parametrize("rest", [b"data: 1", b"data: 1\n", b"event: x\ndata"])
 def test_what_has_not_ended_is_no_event(rest):
     assert read_in([rest]) == []
+
+
+def test_a_line_break_before_the_first_event_ends_nothing_and_a_mark_behind_it_is_no_mark():
+    assert read_in([b"\ndata: 1\n\n"]) == [ServerEvent("", b"1")]
+    assert read_in([b"\n\xef\xbb\xbfdata: 1\n\n"]) == []
+
+
+def test_an_event_forgets_its_name_and_data_when_it_ends():
+    written = b"event: a\ndata: 1\n\ndata: 2\n\nevent: b\n\ndata: 3\n\n"
+    assert read_in([written]) == [ServerEvent("a", b"1"), ServerEvent("", b"2"), ServerEvent("", b"3")]

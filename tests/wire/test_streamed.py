@@ -141,3 +141,107 @@ def test_a_compaction_and_what_the_api_cleared_are_part_of_the_body():
         "usage": {"input_tokens": 3, "output_tokens": 9},
         "context_management": {"applied_edits": []},
     }
+
+
+TEXT = frame(type="content_block_start", index=0, content_block={"type": "text"})
+
+
+@pytest.mark.parametrize(
+    ("middle", "problem"),
+    [
+        (
+            frame(type="error", error={"type": "overloaded_error"}),
+            "the stream ended with an error: {'type': 'overloaded_error'}",
+        ),
+        (frame(type="error"), "the stream ended with an error: None"),
+        (
+            TEXT + frame(type="content_block_delta", index=0, delta={"type": "odour_delta"}),
+            "unknown delta type: 'odour_delta'",
+        ),
+        (
+            b"event: content_block_start\ndata: {}\n\n",
+            "the event 'content_block_start' has an unexpected shape: KeyError('content_block')",
+        ),
+        (
+            frame(type="content_block_delta", index=3, delta={}),
+            "the event '' has an unexpected shape: KeyError(3)",
+        ),
+    ],
+)
+def test_a_stream_that_cannot_be_put_together_says_why_and_takes_nothing_more(middle, problem):
+    reply = read_stream(START + middle + frame(type="error", error="later") + STOP)
+    assert (reply.is_whole, reply.problem) == (False, problem)
+
+
+def test_what_comes_behind_the_end_of_a_message_changes_nothing():
+    reply = read_stream(START + TEXT + STOP)
+    body = reply.body
+    reply.feed(frame(type="error", error="late") + frame(type="message_delta", delta={"stop_reason": "x"}))
+    assert (reply.is_whole, reply.problem, reply.body) == (True, "", body)
+
+
+def test_deltas_are_added_to_what_a_block_has_and_to_what_it_lacks():
+    def delta(index, **fields):
+        return frame(type="content_block_delta", index=index, delta=fields)
+
+    opened = [
+        {"type": "text"},
+        {"type": "text", "text": "So: ", "citations": None},
+        {"type": "thinking"},
+        {"type": "thinking", "thinking": "Hm. ", "signature": ""},
+        {"type": "tool_use", "id": "t", "input": {}},
+        {"type": "tool_use", "id": "u", "input": {"kept": 1}},
+    ]
+    # The blocks may be opened in any order.
+    starts = [
+        frame(type="content_block_start", index=at, content_block=each) for at, each in enumerate(opened)
+    ]
+    said = [
+        delta(0, type="text_delta", text="It "),
+        delta(0, type="text_delta", text="rains."),
+        delta(1, type="text_delta", text="yes."),
+        delta(1, type="citations_delta", citation={"n": 1}),
+        delta(1, type="citations_delta", citation={"n": 2}),
+        delta(2, type="thinking_delta", thinking="Well."),
+        delta(3, type="thinking_delta", thinking="Now."),
+        delta(3, type="signature_delta", signature="c2ln"),
+        delta(4, type="input_json_delta", partial_json='{"n": 1.'),
+        delta(4, type="input_json_delta", partial_json="00}"),
+        delta(5, type="input_json_delta", partial_json=" "),
+    ]
+    reply = read_stream(START + b"".join([*reversed(starts), *said]) + STOP)
+    assert (reply.is_whole, reply.problem) == (True, "")
+    assert b'"input":{"n": 1.00}' in reply.body
+    assert msgspec.json.decode(reply.body)["content"] == [
+        {"type": "text", "text": "It rains."},
+        {"type": "text", "text": "So: yes.", "citations": [{"n": 1}, {"n": 2}]},
+        {"type": "thinking", "thinking": "Well."},
+        {"type": "thinking", "thinking": "Hm. Now.", "signature": "c2ln"},
+        {"type": "tool_use", "id": "t", "input": {"n": 1.0}},
+        {"type": "tool_use", "id": "u", "input": {"kept": 1}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("closing", "changed"),
+    [
+        ({}, {}),
+        ({"delta": None, "usage": None, "context_management": None}, {}),
+        ({"delta": {"stop_reason": "end_turn"}}, {"stop_reason": "end_turn"}),
+        ({"usage": {"output_tokens": 0}}, {"usage": {"input_tokens": 3, "output_tokens": 0}}),
+        ({"usage": {"input_tokens": 4}}, {"usage": {"input_tokens": 4}}),
+        ({"usage": {"input_tokens": None}}, {}),
+        ({"context_management": {}}, {"context_management": {}}),
+    ],
+)
+def test_the_end_of_a_message_replaces_what_it_says_and_leaves_the_rest(closing, changed):
+    opening = {"id": "msg_1", "content": [], "usage": {"input_tokens": 3}}
+    start = frame(type="message_start", message=opening)
+    reply = read_stream(start + frame(type="message_delta", **closing) + STOP)
+    assert msgspec.json.decode(reply.body) == {**opening, **changed}
+
+
+def test_usage_that_the_beginning_did_not_have_is_that_of_the_end():
+    start = frame(type="message_start", message={"id": "m", "usage": None})
+    reply = read_stream(start + frame(type="message_delta", usage={"output_tokens": 2}) + STOP)
+    assert msgspec.json.decode(reply.body) == {"id": "m", "usage": {"output_tokens": 2}, "content": []}

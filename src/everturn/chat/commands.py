@@ -220,13 +220,9 @@ COMMANDS: Final[dict[str, CommandSpec]] = {
     "help": CommandSpec("", "list the commands", help_),
     "context": CommandSpec("", "show what fills the context", context),
     "cost": CommandSpec("", "show the cost so far", cost),
-    "compact": CommandSpec(
-        "[FOCUS]", "summarize now, with a focus on FOCUS; --dry-run only shows the plan", compact
-    ),
+    "compact": CommandSpec("[FOCUS]", "summarize now, with a focus; --dry-run shows only the plan", compact),
     "undo": CommandSpec("", "undo the last compaction", undo),
-    "rewind": CommandSpec(
-        "[NUMBER]", "list your messages, or go back to before one of them (or press Esc twice)", run_rewind
-    ),
+    "rewind": CommandSpec("[NUMBER]", "list your messages, or go back to before one (Esc twice)", run_rewind),
     "pin": CommandSpec("TEXT", "text that every later summary keeps verbatim", pin),
     "recall": CommandSpec("WORDS", "search the full history, including summarized parts", recall),
     "retry": CommandSpec("", "retry after an error", retry),

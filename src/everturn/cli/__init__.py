@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("everturn.cli.doctor:doctor", "Check the installation and suggest fixes."),
     "gateway": (
         "everturn.cli.gateway:gateway",
-        "Run the gateway: everturn for clients that know nothing about it.",
+        "Run the gateway: everturn in front of the API, for any client.",
     ),
     "export": ("everturn.cli.export:export", "Write a conversation of a store as a session file."),
     "hook": ("everturn.cli.hook:hook", "Handle a Claude Code hook (called by Claude Code)."),

@@ -59,14 +59,18 @@ def compact(
     file = choose_session(session, changes=not dry_run)
     with reopen_session(file, model, dry_run=dry_run, options=options) as opened:
         warn_of_damage(file, opened.damage)
+        before = opened.bill.parts["compact"]
         outcome: Any = (
             opened.dry_run(instructions, **where) if dry_run else opened.compact(instructions, **where)
         )
         if not isinstance(outcome, Compaction | CompactionPlan):
             raise click.ClickException(f"{file} was not compacted: {outcome.why}")
+        after = opened.bill.parts["compact"]
+        # The file may have earlier compactions, which were paid then.
+        spent = after.dollars - before.dollars if after.calls > before.calls else None
         if as_json:
-            say_json(spelled(outcome, opened.bill))
+            say_json(spelled(outcome, spent))
         elif isinstance(outcome, CompactionPlan):
             print_lines(lambda screen: render_plan(outcome, file, screen))
         else:
-            print_lines(lambda screen: render_compaction(outcome, opened.bill, file, screen))
+            print_lines(lambda screen: render_compaction(outcome, spent, file, screen))

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Write a conversation of a store as a session file.")
 @click.argument("conversation", required=False)
-@click.option(
-    "--store", "url", metavar="URL", help="Where it is kept: a folder, sqlite:PATH or postgresql://..."
-)
+@click.option("--store", "url", metavar="URL", help="The store: a folder, sqlite:PATH or postgresql://...")
 @click.option("--tenant", help="Whose conversation it is; `default` unless configured.")
 @click.option("--out", type=click.Path(path_type=Path), help="Output file; standard output if not given.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
@@ -37,9 +35,9 @@ def export(
     as_json: bool,
     options: "Options",
 ) -> None:
-    """Write the lines of CONVERSATION as they were recorded. Without CONVERSATION, list what there is.
+    """Write the lines of CONVERSATION as they were recorded. Without CONVERSATION, list them.
 
-    The store is the one that is configured as `store.url`, or given with --store. Nothing in it changes. With
+    The store is the one given with --store, or configured as `store.url`. It is not changed. With
     --out, large results that were moved to files are written beside it, into FILE.files.
     """
     from everturn.session.store.places import open_for_reading

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
@@ -63,15 +63,25 @@ def _day(day: date, zone: tzinfo | None, *, is_end: bool) -> datetime:
 def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
     if moment.tzinfo is not None:
         return moment
-    # Without a zone, the system knows the offset of its own on that day.
-    return moment.replace(tzinfo=zone) if zone else moment.astimezone()
+    if zone:
+        return moment.replace(tzinfo=zone)
+    try:
+        # Without a zone, the system knows the offset of its own on that day.
+        return moment.astimezone()
+    except (OverflowError, ValueError):
+        # On the first and the last day that a date can have, newer Pythons do not ask it.
+        return moment.replace(tzinfo=UTC)
 
 
 def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
     since = click.option(
-        "--since", type=_Moment(is_end=False), help="Only from then on: 2026-01-31, 2026-01, 7d, yesterday."
+        "--since",
+        type=_Moment(is_end=False),
+        help="Only from this time on: 2026-01-31, 2026-01, 7d, yesterday.",
     )
-    until = click.option("--until", type=_Moment(is_end=True), help="Only up to then, that day included.")
+    until = click.option(
+        "--until", type=_Moment(is_end=True), help="Only up to this time; a day or month counts whole."
+    )
     return timezone_option(since(until(command)))
 
 

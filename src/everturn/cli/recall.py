@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @click.option(
     "--session", metavar="SESSION", type=SessionName(), help="Search this session; all WORDS are the query."
 )
-@click.option("--open", "hit", metavar="HIT", default="", help="Print a hit whole: the id before it.")
+@click.option(
+    "--open", "hit", metavar="HIT", default="", help="Print this hit in full; its id stands before it."
+)
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), default=8, help="Maximum number of hits.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def recall(words: tuple[str, ...], session: str | None, hit: str, limit: int, as_json: bool) -> None:

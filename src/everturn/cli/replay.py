@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from everturn.cli.configured import configured
-from everturn.cli.output import open_output, say_json, write_output
+from everturn.cli.output import open_output, say, say_json, write_output
 from everturn.cli.period import get_zone, period_options, to_period
 from everturn.cli.session_names import (
     choose_paths,
@@ -94,7 +94,13 @@ def complete_policies(ctx: click.Context, param: click.Parameter, incomplete: st
     metavar="PAGE NAME",
     help="Insert the tables into a Markdown page, between the markers with this name.",
 )
-@click.option("--engine", type=click.Choice(["local", "here", "ray"]), default="local", show_default=True)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "here", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where to compute: in several processes, in this one only, or on Ray.",
+)
 @click.option("--workers", type=click.IntRange(1), help="Number of processes; by default one per core.")
 @click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder for cached results.")
 @click.option("--no-color", is_flag=True, help="Print without colours.")
@@ -203,9 +209,11 @@ def _say_json(compared: "ComparisonTable", done: "ReplayOutcome") -> None:
 def _parse_policies(
     policies: str, ttl: str, model: str, *, refresh: bool, caution: str | None, options: "Options"
 ) -> list["ReplayPolicy"]:
-    from everturn.replay.policies import add_caution, apply_switches, parse_policy
+    from everturn.replay.policies import FORMER_NAMES, add_caution, apply_switches, parse_policy
 
     names = [each for each in policies.split(",") if each.strip()]
+    for former in {each.strip().partition("+")[0] for each in names} & FORMER_NAMES.keys():
+        say(f"note: the policy {former} is now {FORMER_NAMES[former]}", err=True)
     if caution is not None:
         cautious = [add_caution(each, caution) for each in names]
         if cautious == names:

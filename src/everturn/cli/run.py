@@ -1,13 +1,13 @@
 """`everturn run -- COMMAND`: a command behind a gateway of its own."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
 import click
 
-from everturn.cli.gateway import parse_limit, shared_options, warn_about_store
-from everturn.cli.output import say
+from everturn.cli.gateway import open_standard_streams, parse_limit, shared_options, tell, warn_about_store
 from everturn.gateway.app import make_gateway
 from everturn.gateway.server import serve_gateway
 from everturn.gateway.start import (
@@ -53,20 +53,21 @@ def run(
 
     The exit status is the command's. Everything after -- belongs to the command.
     """
+    open_standard_streams()
     if command[0].startswith("-"):
         raise click.NoSuchOption(command[0].partition("=")[0])
     program = find_program(command[0], os.environ.get("PATH", ""))
     if not program and os.path.dirname(command[0]) and os.access(command[0], os.X_OK):
         program = os.path.abspath(command[0])
     if not program:
-        say(f"everturn run: {command[0]!r} was not found. Check its name and the PATH.", err=True)
-        raise SystemExit(NOT_FOUND)
+        tell(f"everturn run: {command[0]!r} was not found. Check its name and the PATH.")
+        raise _end(NOT_FOUND)
     with open_upstream(upstream or os.environ.get(BASE_URL, "")) as address:
         loaded = load_settings(
             upstream=address, mode=mode, settings=settings, config_path=config_path,
             limits=dict(map(parse_limit, limits)),
         )  # fmt: skip
-        made = make_gateway(loaded)
+        made = make_gateway(loaded, warn=tell)
         warn_about_store(made)
         with serve_gateway(made) as (url, _):
             environment = make_environment(os.environ.copy(), url, is_twin=upstream == TWIN)
@@ -75,17 +76,29 @@ def run(
     line = describe_costs(
         metrics.calls, float(totals.dollars), float(metrics.saved), metrics.hit_ratio, loaded.mode
     )
-    say(f"everturn: {line}", err=True)
+    tell(f"everturn: {line}")
     for reason in describe_passed_through(metrics.passed_through):
-        say(f"everturn: {reason}", err=True)
-    raise SystemExit(code if code >= 0 else SIGNALLED - code)
+        tell(f"everturn: {reason}")
+    raise _end(code if code >= 0 else SIGNALLED - code)
+
+
+def _end(code: int) -> SystemExit:
+    """With the command's status, also if what we said cannot be written: Python would try again and replace
+    the status."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+    return SystemExit(code)
 
 
 def _run(program: str, command: tuple[str, ...], environment: dict[str, str]) -> int:
     try:
         return run_in_foreground([program, *command[1:]], environment)
     except OSError as problem:
-        say(f"everturn run: {command[0]!r} cannot be started: {problem.strerror}.", err=True)
+        tell(f"everturn run: {command[0]!r} cannot be started: {problem.strerror}.")
         return NOT_STARTED
 
 

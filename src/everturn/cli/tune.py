@@ -36,7 +36,7 @@ BEGIN, END = "# Written by everturn tune: begin", "# Written by everturn tune: e
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a page with a picture to it.",
+    help="Write an HTML page with a chart to this file.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the recommended settings and write nothing.")
 @click.option("--yes", is_flag=True, help="Write the recommended settings without asking.")

@@ -1,6 +1,7 @@
 """Compactions as terminal output: what one would do, what it did, what it cost, and its undo."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +14,6 @@ from everturn.decide.compact.values import Compaction, CompactionPlan, Receipt
 from everturn.decide.retention import RetentionFigures
 from everturn.history.records import Record
 from everturn.measure.money import format_dollars
-from everturn.session.bill import Bill
 from everturn.session.session import ContextUsage
 
 # The strategies in words.
@@ -72,9 +72,9 @@ def _cut(plan: CompactionPlan) -> str:
     return f"before {first.uuid}"
 
 
-def render_compaction(outcome: Compaction, bill: Bill, file: str, screen: Screen) -> list[Text]:
+def render_compaction(outcome: Compaction, spent: Decimal | None, file: str, screen: Screen) -> list[Text]:
+    """`spent` is the price of its calls; None if it made none."""
     way = outcome.attempts[-1].strategy if outcome.attempts else "extractive"
-    spent = bill.parts["compact"]
     rows = [
         ("tokens", f"{outcome.tokens_before:,} before, {outcome.tokens_after:,} after"),
         ("summary by", STRATEGY_LABELS[way]),
@@ -83,7 +83,7 @@ def render_compaction(outcome: Compaction, bill: Bill, file: str, screen: Screen
             for each in outcome.attempts
             if each.problem
         ),
-        ("price", format_dollars(spent.dollars) if spent.calls else "nothing: no call was made"),
+        ("price", "nothing: no call was made" if spent is None else format_dollars(spent)),
         *receipt_rows(outcome.receipt),
         ("boundary", outcome.boundary.uuid),
     ]
@@ -127,8 +127,8 @@ def render_undo(boundary: str, before: ContextUsage, after: ContextUsage, screen
     return lines
 
 
-def as_json(outcome: Compaction | CompactionPlan, bill: Bill) -> bytes:
-    """Figures and names; records are identified by uuid."""
+def as_json(outcome: Compaction | CompactionPlan, spent: Decimal | None) -> bytes:
+    """Figures and names; records are identified by uuid. `spent` is the price of its calls, None: no call."""
     if isinstance(outcome, CompactionPlan):
         return _encoded(_plan_fields(outcome))
     way = outcome.attempts[-1].strategy if outcome.attempts else ""
@@ -138,7 +138,7 @@ def as_json(outcome: Compaction | CompactionPlan, bill: Bill) -> bytes:
         "way": way,
         "tokens_before": outcome.tokens_before,
         "tokens_after": outcome.tokens_after,
-        "dollars": bill.parts["compact"].dollars,
+        "dollars": spent or Decimal(),
         "receipt": _receipt_fields(outcome.receipt),
         "problems": [
             {"way": each.strategy, "problem": each.problem} for each in outcome.attempts if each.problem

@@ -114,7 +114,7 @@ def footnotes(compared: ComparisonTable) -> Iterator[str]:
     if any(row.against_recorded and row.against_recorded.interval for row in compared.rows):
         yield (
             "Saved: positive is cheaper. The interval is that of the saving against recorded (95%, bootstrap "
-            "over sessions); ~ marks a difference within the interval, which is no difference."
+            "over sessions); ~ marks a difference within the interval, which counts as no difference."
         )
     if compared.begun_in_middle:
         begun = counted(compared.begun_in_middle, "session")

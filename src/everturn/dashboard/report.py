@@ -109,6 +109,11 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     def is_empty(self) -> bool:
         return not self.records
 
+    @property
+    def compacts_automatically(self) -> bool:
+        """Otherwise the shown limit is the effective window (TOK-15)."""
+        return self.limits.shown == self.limits.auto
+
 
 def context_report(
     session: RecordedSession, id: str = "", agent_files: Iterable[Iterable[Thread]] = ()
@@ -135,8 +140,8 @@ def context_report(
         limits=session.limits,
         levels=session.levels,
         level=context_level(session.levels),
-        free=max(0, session.limits.auto - used),
-        buffer=max(0, window - max(used, session.limits.auto)),
+        free=max(0, session.limits.shown - used),
+        buffer=max(0, window - max(used, session.limits.shown)),
         calibration=session.calibration,
         stretch=parts.stretch,
         categories=parts.categories,

@@ -27,5 +27,5 @@ def format_moment(at: datetime | None, zone: tzinfo | None) -> str:
     """Day and time where the reader is."""
     try:
         return f"{at.astimezone(zone):%Y-%m-%d %H:%M}" if at else ""
-    except OverflowError:
+    except (OverflowError, ValueError):
         return ""

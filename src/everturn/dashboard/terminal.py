@@ -67,7 +67,11 @@ def _place(report: ContextReport, screen: Screen) -> str:
 
 
 def _outlook(report: ContextReport) -> str:
-    left = f"{report.levels.percent_left}% left until automatic compaction at {tokens(report.limits.auto)}"
+    left = f"{report.levels.percent_left}% left "
+    if report.compacts_automatically:
+        left += f"until automatic compaction at {tokens(report.limits.auto)}"
+    else:
+        left += f"of {tokens(report.limits.shown)}; automatic compaction is off"
     return {
         "ok": left,
         "warning": f"Warning: {left}",

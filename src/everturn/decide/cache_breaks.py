@@ -10,6 +10,7 @@ the same one.
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -40,7 +41,13 @@ class BreakSettings(msgspec.Struct, frozen=True):
     excluded_models: tuple[str, ...] = ("*haiku*",)
 
     def leaves_out(self, model: str) -> bool:
-        return any(fnmatchcase(model, pattern) for pattern in self.excluded_models)
+        return _matches_any(model, self.excluded_models)
+
+
+@lru_cache(maxsize=64)
+def _matches_any(model: str, patterns: tuple[str, ...]) -> bool:
+    """Asked several times per call, and nearly always the same."""
+    return any(fnmatchcase(model, pattern) for pattern in patterns)
 
 
 class Diagnosis(msgspec.Struct, frozen=True):

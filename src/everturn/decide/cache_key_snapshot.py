@@ -84,6 +84,8 @@ def take_key_snapshot(
 
 def diff_key_snapshots(before: CacheKeySnapshot, after: CacheKeySnapshot) -> tuple[CacheKeyChange, ...]:
     """All differences, in the order in which the provider would notice them."""
+    if before == after:
+        return ()
     found: list[CacheKeyChange] = []
     if before.model != after.model:
         found.append(CacheKeyChange("model", f"model changed ({before.model} -> {after.model})"))

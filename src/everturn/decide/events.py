@@ -202,6 +202,18 @@ class CacheBroken(Event, frozen=True, kw_only=True, tag="cache_broken"):
     disagreement: str = ""
 
 
+class KeyChangesRepeated(Event, frozen=True, kw_only=True, tag="key_changes_repeated"):
+    """The cache key of a conversation changes again and again, so that little or nothing is read from the
+    cache (CB-3). Said once; `what` is the last change, without texts."""
+
+    changed: int
+    calls: int
+    parts: tuple[str, ...]
+    what: str
+    tokens_lost: int
+    dollars: float
+
+
 class BreakerOpened(Event, frozen=True, kw_only=True, tag="breaker_opened"):
     breaker: BreakerKind
     count: int

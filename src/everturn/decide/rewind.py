@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from everturn.history.blocks import text_of
+from everturn.history.edits import Compacted
+from everturn.history.log import Log
 from everturn.history.records import Record
 
 # A beginning of an id that is long enough to be meant.
@@ -22,7 +24,8 @@ class RewindPlan(msgspec.Struct, frozen=True):
 def plan_rewind(records: Sequence[Record], uuid: str) -> RewindPlan | str:
     """Go back to this message. One of the user is itself taken back; a reply stays, with the results of its
     calls. Returns the reason if that is not possible."""
-    found = [record for record in records if record.uuid == uuid]
+    # A file may hold a message twice, as copies of one another; the last one is that of the live thread.
+    found = [record for record in records if record.uuid == uuid][-1:]
     if not found and len(uuid) >= _SHORTEST:
         found = [record for record in records if record.uuid.startswith(uuid)]
     if len(found) != 1:
@@ -37,6 +40,34 @@ def plan_rewind(records: Sequence[Record], uuid: str) -> RewindPlan | str:
         return f"{record.uuid} is not a message of the user or the model. Name one that is."
     before = next((each for each in records if each.uuid == record.parent), None)
     return RewindPlan(before, text_of_record(record))
+
+
+def find_end_of_kept(log: Log, last: Record | None) -> Record | None:
+    """Where to go on from this record. The last message that a compaction in force has kept in front of what
+    is said next stands under that compaction, also if attachments or bookkeeping were kept behind it."""
+    if last is None:
+        return None
+    shown = {each.uuid for each in log.view.records}
+    behind = _find_bookkeeping_behind(log.view.records, last)
+    for record in reversed(log.records):
+        kept = record.edit.kept if isinstance(record.edit, Compacted) else None
+        # A later compaction may have kept the summary of an earlier one, which is in force too then.
+        if kept and kept.anchor != record.uuid and kept.anchor in shown and kept.tail in behind:
+            return behind[kept.tail]
+    return last
+
+
+def _find_bookkeeping_behind(records: Sequence[Record], last: Record) -> dict[str, Record]:
+    """The record, and what follows it up to the next message, by their ids."""
+    found: dict[str, Record] = {}
+    for record in records:
+        if record.uuid == last.uuid:
+            found = {record.uuid: record}
+        elif found and record.kind in ("user", "assistant"):
+            break
+        elif found:
+            found[record.uuid] = record
+    return found
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -78,12 +109,15 @@ def _path_back(records: Mapping[str, Record], tip: Record) -> list[Record]:
 
 
 def _branch(path: Sequence[Record]) -> Branch | None:
-    """Named by its last reply, or by a message that has none: rewinding to that one takes it back."""
-    end = next((each for each in path if each.kind == "assistant" or _is_said(each)), None)
-    if end is None:
-        return None
+    end = find_end_of_branch(path[::-1])
     said = next((each for each in path if _is_said(each)), None)
-    return Branch(end.uuid, text_of_record(said) if said else "", len(path))
+    return Branch(end, text_of_record(said) if said else "", len(path)) if end else None
+
+
+def find_end_of_branch(messages: Sequence[Record]) -> str:
+    """A branch is named by its last reply, or by a message that has none: rewinding to that one takes it
+    back. "" if it has neither."""
+    return next((each.uuid for each in reversed(messages) if each.kind == "assistant" or _is_said(each)), "")
 
 
 def _is_said(record: Record) -> bool:

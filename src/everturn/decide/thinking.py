@@ -11,11 +11,14 @@ start of the history is allowed on every model (api-facts 7): the rest is bound 
 thinking before it.
 """
 
+import copy
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from everturn.history.edits import ThinkingDropped
-from everturn.history.records import Record, is_sent
+from everturn.history.messages import Message, find_last_prompt
+from everturn.history.records import Record, is_sent, reported_usage
 from everturn.measure.model_table import Model, find_model
 from everturn.measure.outline import Preamble
 from everturn.measure.tokens import TokenCounter
@@ -52,7 +55,16 @@ class ThinkingTracker:
         # Why recorded thinking is bound to another prefix than the one that is sent, and from where on.
         self._broken = ""
         self._broken_since = ""
+        # Whether thinking came back with an undo and no reply has followed yet; what it was written with, if
+        # that is known.
+        self._has_come_back = False
+        self._written_with: Preamble | None = None
         self._dropped = False
+
+    def copy(self) -> "ThinkingTracker":
+        made = copy.copy(self)
+        made._numbers, made._thoughts = dict(self._numbers), list(self._thoughts)
+        return made
 
     def add(self, record: Record) -> None:
         if isinstance(record.edit, ThinkingDropped):
@@ -62,6 +74,9 @@ class ThinkingTracker:
             self._turn += 1
         if record.kind != "assistant":
             return
+        if reported_usage(record) is not None:
+            # What was answered was accepted: a log that is read again has no other sign of that.
+            self._has_come_back = False
         counted = zip(record.blocks, self._counts.of(record).blocks, strict=False)
         tokens = [count for block, count in counted if block.is_thinking]
         if tokens or any(block.is_thinking for block in record.blocks):
@@ -89,6 +104,17 @@ class ThinkingTracker:
         if self._thoughts[first:] and not (self._broken and known <= first):
             self._broken, self._broken_since = why, since
 
+    def find_dropped(self, before: "ThinkingTracker") -> str:
+        """The first record whose thinking is in view here and was dropped there; "" if there is none."""
+        known = {each.record for each in before._thoughts}
+        return next((each.record for each in self._thoughts if each.record not in known), "")
+
+    def came_back(self, written_with: Preamble | None) -> None:
+        """An undo shows thinking again. While it was out of view, system prompt and tools may have changed:
+        it is valid with those that it was written with. None if they are not known.
+        """
+        self._has_come_back, self._written_with = True, written_with
+
     def ask_replies(self) -> None:
         """After a restart, or in a new view, only the replies tell which model wrote the thinking."""
         self._asks_replies = True
@@ -108,6 +134,9 @@ class ThinkingTracker:
         turns: the cache is written again anyway. Thinking bound to messages that are gone cannot wait for the
         end of a tool loop: they do not come back.
         """
+        if self._has_come_back and self._written_with != now.preamble:
+            self.prefix_changed("an undo brought it back under another system prompt or tools")
+        self._has_come_back = False
         must_go = bool(self._broken) and now.model.binds_thinking
         if not self._thoughts or (in_loop and not must_go):
             return None
@@ -118,6 +147,16 @@ class ThinkingTracker:
             why = f"it is bound to what came before it: {self._broken}"
             return ThinkingDropped(self._thoughts[first].record, why)
         return self._all_but_last(keep_turns, cold) if cold else None
+
+    def drop_refused(self, refusal: str) -> ThinkingDropped | None:
+        """After the API has refused thinking that seemed valid: all of it is dropped. What it is bound to is
+        not always known, for example after a rewind to a reply of an earlier process. None if none is sent.
+        """
+        return (
+            ThinkingDropped(self._thoughts[0].record, f"the API refused it: {refusal}")
+            if self._thoughts
+            else None
+        )
 
     def _all_but_last(self, turns: int, why: str) -> ThinkingDropped | None:
         """Only turns with thinking are counted, as the API does."""
@@ -162,3 +201,30 @@ def _is_said_by_person(record: Record) -> bool:
     if record.kind != "user" or record.meta or not is_sent(record):
         return False
     return not any(block.is_result for block in record.blocks)
+
+
+# ── what a request had that the next one has not ─────────────────────────────────────────────────
+
+
+def explain_removed(records: Sequence[Record]) -> str:
+    """Why thinking that the last request had was dropped since; "" if it was not. The thinking of the last
+    reply itself was in no request.
+    """
+    dropped: list[ThinkingDropped] = []
+    reply: set[str] = set()
+    message = ""
+    for record in reversed(records):
+        if isinstance(record.edit, ThinkingDropped) and not reply:
+            dropped.append(record.edit)
+        elif record.kind == "assistant" and record.message_id:
+            message = message or record.message_id
+            if record.message_id != message:
+                break
+            reply.add(record.uuid)
+    return next((edit.why for edit in dropped if edit.since not in reply), "")
+
+
+def shows_thinking(messages: Sequence[Message]) -> bool:
+    """Whether a model that keeps only the last turn's thinking is shown any in these messages."""
+    shown = messages[find_last_prompt(messages) :]
+    return any(block.is_thinking for message in shown for block in message.blocks)

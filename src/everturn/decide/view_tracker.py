@@ -26,6 +26,7 @@ from everturn.measure.outline import Outline, Preamble, TokenCosts
 from everturn.measure.tokens import TokenCounter
 from everturn.view.flatten import Flattener
 from everturn.view.tool_inputs import read_schemas
+from everturn.view.tool_references import read_offered_names
 
 
 class TrackerInputs(NamedTuple):
@@ -49,6 +50,7 @@ class ViewTracker:
             hidden=view.cleared,
             offloaded=view.offloaded,
             tools=read_schemas(kept.offered),
+            offered=read_offered_names(kept.offered),
             references="all" if able.cache_edits else "none",
         )
         self._offered = kept.offered
@@ -63,8 +65,19 @@ class ViewTracker:
         self._counts = kept.counts
 
     @classmethod
-    def of_replaced(cls, view: View, kept: TrackerInputs, *, is_undone: bool) -> "ViewTracker":
-        """A view that replaced another one: everything in it was recorded before."""
+    def of_replaced(
+        cls,
+        view: View,
+        kept: TrackerInputs,
+        *,
+        before: ThinkingTracker,
+        is_undone: bool,
+        written_with: Preamble | None = None,
+    ) -> "ViewTracker":
+        """A view that replaced another one: everything in it was recorded before. `before` is the thinking of
+        the other one. `written_with` are system prompt and tools of the last request that had the view which
+        an undo brings back, if they are known.
+        """
         made = cls(view, kept, is_new=True)
         for record in view.records:
             made.add(record)
@@ -72,8 +85,23 @@ class ViewTracker:
         made.accounts = accounts_of(view, kept.counts, build_tool_table(kept.tools))
         if (since := _first_on_another_prefix(view, is_undone=is_undone)) is not None:
             made.thinking.prefix_changed("the messages before it have changed", since)
+        if is_undone:
+            made.thinking.came_back(written_with)
+        elif since is None and (dropped := made.thinking.find_dropped(before)):
+            made.thinking.prefix_changed("the edit that dropped it was summarized", dropped)
         made.thinking.ask_replies()
         made.is_new = True
+        return made
+
+    def copy(self, view: View, kept: TrackerInputs) -> "ViewTracker":
+        """Another tracker of the same view, to try edits on."""
+        made = ViewTracker(view, kept, is_new=self.is_new)
+        for record in view.records:
+            made.add(record)
+        made.meter = make_meter(view, kept.counts)
+        made.accounts = accounts_of(view, kept.counts, build_tool_table(kept.tools))
+        made.thinking, made.cached, made.reached = self.thinking.copy(), self.cached, self.reached
+        made.last_reply, made.is_new = self.last_reply, self.is_new
         return made
 
     def add(self, record: Record) -> None:
@@ -113,7 +141,7 @@ class ViewTracker:
         outline.set_preamble(preamble)
         if preamble.tools != self._offered:
             self._offered = preamble.tools
-            self.flattener.set_tools(read_schemas(preamble.tools))
+            self.flattener.set_tools(read_schemas(preamble.tools), read_offered_names(preamble.tools))
         outline.deleted = self.flattener.deleted
         first = self.flattener.take_changes()
         outline.replace_from(first, self.flattener.since(first))

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from everturn.decide.micro.declarative import build_context_management, thinking_in_replies
+from everturn.decide.micro.declarative import (
+    build_context_management,
+    keeps_all_thinking,
+    thinking_in_replies,
+)
 from everturn.decide.tools import build_tool_table
 from everturn.engine.values import ConversationSettings
 from everturn.history.messages import Message
@@ -20,8 +24,19 @@ def capture_request(
     breakpoints: Breakpoints,
 ) -> CapturedRequest:
     """The complete request: what a fork of the conversation must repeat byte for byte."""
-    fields = {**settings.fields, **_declared_fields(settings, parameters)}
+    fields = _request_fields(settings, parameters)
     return CapturedRequest(settings.model.id, settings.preamble, parameters, messages, fields, breakpoints)
+
+
+def asks_for_all_thinking(settings: ConversationSettings) -> bool:
+    """Whether the requests of a conversation ask the API to show the thinking of all turns. Some models show
+    only that of the last one otherwise.
+    """
+    return keeps_all_thinking(_request_fields(settings, settings.parameters).get("context_management"))
+
+
+def _request_fields(settings: ConversationSettings, parameters: KeyParameters) -> dict[str, Any]:
+    return {**settings.fields, **_declared_fields(settings, parameters)}
 
 
 def _declared_fields(settings: ConversationSettings, parameters: KeyParameters) -> Mapping[str, Any]:

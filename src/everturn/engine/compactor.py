@@ -6,6 +6,7 @@ remembered between compactions is kept (`CompactionState`). `conversation.py` as
 
 from datetime import datetime
 from functools import partial
+from itertools import count
 
 import msgspec
 
@@ -14,6 +15,7 @@ from everturn.decide.compact.build_records import said_by_hooks
 from everturn.decide.compact.chain import chain_of, plan_undo_after_refusal
 from everturn.decide.compact.context import CompactionContext, LeastTokens
 from everturn.decide.compact.flow import preview_compaction, run_compaction
+from everturn.decide.compact.prepare import end_open_search
 from everturn.decide.compact.state import CompactionState, usable_notes
 from everturn.decide.compact.summary_calls import CallObserver
 from everturn.decide.compact.triggers import ActivityState, Proposal, ProposalResponse, is_internal
@@ -29,17 +31,21 @@ from everturn.decide.compact.work import is_task_finished
 from everturn.decide.effects import AskModel, Flow, ModelAnswer, ModelFailure, emit
 from everturn.decide.events import PriceUnknown, SummaryUncached
 from everturn.decide.notes.document import Notes
+from everturn.decide.thinking import explain_removed, shows_thinking
 from everturn.decide.tools import build_tool_table
 from everturn.engine.capture import capture_request
 from everturn.engine.conversation_state import ConversationState, event_context, thresholds_of
 from everturn.engine.economy import Economy
-from everturn.engine.values import COMPACTION_DISABLED, CompactionOutcome, ConversationSettings, NewId
+from everturn.engine.values import CompactionOutcome, ConversationSettings, NewId, compaction_disabled
 from everturn.engine.view_edits import drop_thinking, end_deletions, tell_unsendable
 from everturn.history.edits import Compacted, Undone
+from everturn.history.log import View
 from everturn.history.records import Record
+from everturn.measure.meter import ContextSize
 from everturn.measure.model_table import find_model
 from everturn.measure.thresholds import ContextThresholds, check_thresholds
 from everturn.view.breakpoints import Breakpoints, keep_existing
+from everturn.view.forks import CapturedRequest
 from everturn.wire.queued_messages import QueuedMessage
 
 
@@ -56,31 +62,49 @@ class Compactor:
         # Since the last accepted request: that one was too long, and why a compacted view was refused.
         self._has_overflowed = False
         self._refusal = ""
+        # The first record in view that is not what the last request had; "" if all are.
+        self.changed_from = ""
 
     def accepted(self) -> None:
         """A request was answered: earlier refusals no longer count."""
         self.memory.count_reply()
-        self._has_overflowed, self._refusal = False, ""
+        self._has_overflowed, self._refusal, self.changed_from = False, "", ""
 
     def compact(self, asked: CompactionRequest, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
-        """Replace the view by a summary of it, with the first strategy that succeeds; or say why not."""
+        """Compact by hand: nothing is appended before it is known that a compaction is made."""
+        return (yield from self._compact(asked, self._state.copy(), now, new_id))
+
+    def _compact_for_request(
+        self, asked: CompactionRequest, now: datetime, new_id: NewId
+    ) -> Flow[CompactionOutcome]:
+        """Compact before a request, which needs the edits of a summary call too."""
+        return (yield from self._compact(asked, self._state, now, new_id))
+
+    def _compact(
+        self, asked: CompactionRequest, sent: ConversationState, now: datetime, new_id: NewId
+    ) -> Flow[CompactionOutcome]:
+        """Replace the view by a summary of it, with the first strategy that succeeds; or say why not. `sent`
+        is what a summary call sends: the conversation itself, or a copy.
+        """
         state = self._state
-        self._make_sendable(now, new_id)
-        context = self.context(state.setting, now)
+        edits = _make_sendable(sent, self._shared_settings(state.setting), now, new_id)
+        context = self._context_of(sent, state.setting, now)
         if context is None:
-            return COMPACTION_DISABLED
+            return compaction_disabled(state.setting.options)
         context = self.memory.grant_calls(asked, context, now)
         if isinstance(context, CompactionSkipped):
             return context
         observer = CallObserver(
             before_call=partial(self.memory.count_call, now),
-            after_call=partial(self._note_summary_call, now),
+            after_call=partial(self._note_summary_call, sent, now),
         )
         follows, unanswered = state.log.view.boundary, self._economy.unanswered(state.setting)
         outcome = yield from run_compaction(asked, context, now=now, new_id=new_id, observer=observer)
         moment = event_context(state.setting, now)
         match outcome:
             case Compaction():
+                if sent is not state:
+                    state.take_over(sent, edits)
                 outcome = _append_behind(state.log.tip, outcome)
                 for record in outcome.records:
                     state.add(record)
@@ -108,7 +132,7 @@ class Compactor:
         (CP-20).
         """
         if not settings.options.may_compact:
-            return COMPACTION_DISABLED
+            return compaction_disabled(settings.options)
         thresholds, state = thresholds_of(settings), self._state
         if self._refusal:
             return (yield from self._compact_otherwise(now, new_id))
@@ -126,7 +150,7 @@ class Compactor:
             due = self._economy.reset_if_cheaper(due, settings, now, has_notes=self.notes is not None)
         if isinstance(due, CompactionSkipped):
             return due
-        return (yield from self.compact(due, now, new_id))
+        return (yield from self._compact_for_request(due, now, new_id))
 
     def _may_reset(self, settings: ConversationSettings, thresholds: ContextThresholds) -> bool:
         """Whether a price may be a reason to compact (EC-4, EC-5). Only below the threshold: above it, a
@@ -148,12 +172,12 @@ class Compactor:
         if not self._has_overflowed and self._next_size < room:
             return CompactionSkipped(f"The last accepted view is sent: {self._refusal}")
         asked = CompactionRequest(trigger="auto", is_reactive=True, keeps_nothing=True)
-        return (yield from self.compact(asked, now, new_id))
+        return (yield from self._compact_for_request(asked, now, new_id))
 
     def overflowed(self, now: datetime, new_id: NewId) -> Flow[CompactionOutcome]:
         """The API said that the request was too long: compact once, so that it can be tried again (CP-26)."""
-        self._has_overflowed = True
-        return (yield from self.compact(CompactionRequest(trigger="auto", is_reactive=True), now, new_id))
+        self._has_overflowed, asked = True, CompactionRequest(trigger="auto", is_reactive=True)
+        return (yield from self._compact_for_request(asked, now, new_id))
 
     def refused(self, refusal: str, now: datetime, new_id: NewId) -> Flow[bool]:
         """The API refused the request, and not for its length. Compactions since the last accepted request
@@ -173,8 +197,10 @@ class Compactor:
 
     def dry_run(self, asked: CompactionRequest, now: datetime) -> CompactionPlan | CompactionSkipped:
         """What a compaction would do (CP-29)."""
-        context = self.context(self._state.setting, now)
-        return preview_compaction(asked, context, now) if context else COMPACTION_DISABLED
+        settings, sent, numbers = self._state.setting, self._state.copy(), count(1)
+        _make_sendable(sent, self._shared_settings(settings), now, lambda: f"edit {next(numbers)}")
+        context = self._context_of(sent, settings, now)
+        return preview_compaction(asked, context, now) if context else compaction_disabled(settings.options)
 
     def propose(self, now: datetime) -> Proposal | None:
         """Propose a compaction ahead of time, at a good moment: the cache is cold or the task is finished
@@ -224,25 +250,22 @@ class Compactor:
 
     # ── what it starts from ──────────────────────────────────────────────────────────────────────
 
-    def _make_sendable(self, now: datetime, new_id: NewId) -> None:
-        """A summary call sends the conversation too: what the API would refuse has to go before it."""
-        state, settings = self._state, self._state.setting
-        append = state.appender(now, new_id)
-        append(end_deletions(state, settings, now))
-        append(drop_thinking(state, settings, state.cache.sent, now))
-        shared = self._shared_settings(settings)
-        append(tell_unsendable(state, shared, state.cache.summary_parameters(shared)))
-
     def context(self, settings: ConversationSettings, now: datetime) -> CompactionContext | None:
         """What a compaction starts from; None if this conversation is never compacted."""
+        return self._context_of(self._state, settings, now)
+
+    def _context_of(
+        self, state: ConversationState, settings: ConversationSettings, now: datetime
+    ) -> CompactionContext | None:
+        """`state` may be a copy."""
         if not settings.options.may_compact:
             return None
-        state, cache = self._state, self._state.cache
+        cache, size = state.cache, state.size(settings)
         view, thresholds = state.log.view, thresholds_of(settings)
         shared = self._shared_settings(settings)
-        messages = state.tracker.messages(shared.preamble, shared.costs)
+        messages = tuple(end_open_search(state.tracker.messages(shared.preamble, shared.costs)))
         parameters = cache.summary_parameters(shared)
-        answered = self._answered_messages()
+        answered = self._answered_messages(state)
         written = cache.written_breakpoints(state.tracker, shared, answered)
         latest = cache.breakpoints if shared is cache.sent else Breakpoints()
         written, latest = (keep_existing(each, shared.preamble, messages) for each in (written, latest))
@@ -257,8 +280,10 @@ class Compactor:
         )
         return CompactionContext(
             view=view,
-            size=self._next_size,
-            least=self._least_tokens(settings),
+            size=size.next_request,
+            shown_size=size.tokens,
+            overhead=state.known_overhead(settings),
+            least=_least_tokens(size, view, settings),
             measured=state.tracker.measured(),
             limits=thresholds,
             model=settings.model,
@@ -284,60 +309,89 @@ class Compactor:
         sent = self._state.cache.sent
         return sent if sent is not None and sent.has_same_model(settings) else settings
 
-    def _least_tokens(self, settings: ConversationSettings) -> LeastTokens:
-        """Another model counts the same text differently: its tokenizer may need fewer tokens."""
-        size, view = self._state.size(settings), self._state.log.view
-        anchor = next((each for each in reversed(view.records) if each.uuid == size.anchor), None)
-        counted_by = find_model(anchor.reply.model) if anchor is not None and anchor.reply else None
-        scale = counted_by.chars_per_token / settings.model.chars_per_token if counted_by else 1.0
-        return LeastTokens(max(0, round((size.reported - size.freed) * scale)), size.rough_tail)
-
-    def _answered_messages(self) -> int:
+    def _answered_messages(self, state: ConversationState) -> int:
         """The number of messages in the last answered request of this view. Records kept from before a
         boundary, or said under a compaction that was undone, were sent behind another prefix.
         """
-        view = self._state.log.view
+        view, place_of = state.log.view, state.tracker.flattener.place_of
         for record in reversed(view.records):
             is_elsewhere = record.uuid in view.stale or record.uuid in view.shrunk
             if record.kind == "assistant" and record.reply is not None and not is_elsewhere:
-                return max(0, self._state.tracker.flattener.place_of(record.uuid))
+                changed = place_of(self.changed_from)
+                return max(0, place_of(record.uuid) if changed < 0 else min(changed, place_of(record.uuid)))
         return 0
 
     # ── what a summary call leaves in the cache ──────────────────────────────────────────────────
 
     def _note_summary_call(
-        self, now: datetime, effect: AskModel, answer: ModelAnswer | ModelFailure
+        self, state: ConversationState, now: datetime, effect: AskModel, answer: ModelAnswer | ModelFailure
     ) -> SummaryUncached | None:
         """A summary call that shares our prefix changes what the provider's cache holds; if it read little of
-        it, listeners are told why.
+        it, listeners are told why. `state` is what it sent.
         """
         if effect.strategy == "direct" or effect.parent is None or isinstance(answer, ModelFailure):
             return None
-        state, cache, usage = self._state, self._state.cache, answer.usage
+        usage = answer.usage
+        is_uncached = 2 * usage.cache_read_input_tokens < usage.context
+        why = self._explain_uncached(state, effect.parent, now) if is_uncached else ""
         settings = self._shared_settings(state.setting)
-        idle = cache.seconds_idle_beyond_ttl(settings, now, state.tracker.last_reply)
-        cache.note_summary_call(state.tracker, settings, effect.parent, effect.strategy, usage, now)
-        if 2 * usage.cache_read_input_tokens >= usage.context:
+        state.cache.note_summary_call(state.tracker, settings, effect.parent, effect.strategy, usage, now)
+        if not is_uncached:
             return None
         return SummaryUncached(
             moment=event_context(state.setting, now),
             read=usage.cache_read_input_tokens,
             prompt=usage.context,
-            why=self._explain_uncached(idle),
+            why=why,
         )
 
-    def _explain_uncached(self, idle: float | None) -> str:
-        sent, model = self._state.cache.sent, self._state.setting.model
-        if sent is not None and sent.model != model:
+    def _explain_uncached(self, state: ConversationState, parent: CapturedRequest, now: datetime) -> str:
+        """Why a summary call that repeats these messages read little, as far as is known."""
+        cache, model = state.cache, state.setting.model
+        if cache.sent is not None and cache.sent.model.id != model.id:
             return f"{model.id} has not seen this conversation before"
-        if idle is not None:
-            return f"the cache had expired: nothing was sent for {idle:.0f} s"
-        if not self._answered_messages():
+        settings = self._shared_settings(state.setting)
+        unused = cache.seconds_unused_beyond_ttl(settings, now, state.tracker.last_reply)
+        if unused is not None:
+            # Other processes may have sent the same messages: what they did is not known.
+            return (
+                f"the cache had probably expired: the last known call that shares it was {unused:.0f} s ago"
+            )
+        if changed := cache.changed_since_restart(state.setting):
+            return f"since the restart: {'; '.join(changed)}"
+        answered = self._answered_messages(state)
+        if not answered:
             return "the messages in view have not been sent in this form before"
-        if not model.keeps_thinking and self._state.tracker.flattener.in_tool_loop:
+        if self.changed_from:
+            return "messages in view were changed since they were sent"
+        if why := explain_removed(state.log.records):
+            return f"thinking of the last request was removed: {why}"
+        if not model.keeps_thinking and shows_thinking(parent.messages[:answered]):
             # A question ends the loop, and the API then leaves out the thinking in it: another prefix.
             return f"{model.id} keeps the thinking of a tool loop only until the next question"
         return "the provider no longer had the entries of the last request"
+
+
+def _make_sendable(
+    state: ConversationState, shared: ConversationSettings, now: datetime, new_id: NewId
+) -> tuple[Record, ...]:
+    """A summary call sends the conversation too: what the API would refuse has to go before it. Returns what
+    was appended. `shared` are the settings whose prefix the call shares.
+    """
+    settings, start = state.setting, len(state.log.records)
+    append = state.appender(now, new_id)
+    append(end_deletions(state, settings, now))
+    append(drop_thinking(state, settings, state.cache.sent, now))
+    append(tell_unsendable(state, shared, state.cache.summary_parameters(shared)))
+    return tuple(state.log.records[start:])
+
+
+def _least_tokens(size: ContextSize, view: View, settings: ConversationSettings) -> LeastTokens:
+    """Another model counts the same text differently: its tokenizer may need fewer tokens."""
+    anchor = next((each for each in reversed(view.records) if each.uuid == size.anchor), None)
+    counted_by = find_model(anchor.reply.model) if anchor is not None and anchor.reply else None
+    scale = counted_by.chars_per_token / settings.model.chars_per_token if counted_by else 1.0
+    return LeastTokens(max(0, round((size.reported - size.freed) * scale)), size.rough_tail)
 
 
 def _append_behind(tip: Record | None, made: Compaction) -> Compaction:

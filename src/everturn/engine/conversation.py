@@ -48,6 +48,7 @@ from everturn.history.repair import Repair
 from everturn.measure.accounting import Metrics
 from everturn.measure.calibration import Calibration
 from everturn.measure.meter import ContextSize
+from everturn.measure.outline import BlockLocation
 from everturn.measure.prediction import Forecast
 from everturn.measure.thresholds import ContextThresholds, ThresholdLevels, check_thresholds
 from everturn.wire.queued_messages import QueuedMessage
@@ -148,7 +149,7 @@ class Conversation:
         self.cache.settle_observed()
         verdict = self.detector.after_call((self.cache.sent or self.setting).source, usage, diagnosis)
         self._compactor.accepted()
-        self.economy.record_reply(usage, now)
+        self.economy.record_observed_reply(usage, now)
         for record in records:
             self.add_observed(record)
         return verdict
@@ -195,9 +196,14 @@ class Conversation:
     ) -> Flow[None]:
         """Report dropped thinking that could have been sent (MC-13), not what the API would refuse."""
         if edit is not None and edit.until:
-            tokens = self._tracker.thinking.tokens_dropped_by(edit)
-            size = self.size.next_request
-            yield from emit(thinking_dropped(edit, tokens, size, event_context(settings, now)))
+            yield from self._emit_dropped(edit, settings, now)
+
+    def _emit_dropped(
+        self, edit: ThinkingDropped, settings: ConversationSettings, now: datetime
+    ) -> Flow[None]:
+        tokens = self._tracker.thinking.tokens_dropped_by(edit)
+        size = self.size.next_request
+        yield from emit(thinking_dropped(edit, tokens, size, event_context(settings, now)))
 
     def _consume_deletions(self, plan: MicroPlan) -> Edit | None:
         self._tracker.cached, edit = consume_pending(self._tracker.cached, why=plan.why)
@@ -221,7 +227,18 @@ class Conversation:
         return self._compactor.overflowed(now, new_id)
 
     def refused(self, refusal: str, now: datetime, new_id: NewId) -> Flow[bool]:
+        """After a refusal for another reason than its length. Returns whether the next turn gives a different
+        request."""
         return self._compactor.refused(refusal, now, new_id)
+
+    def refused_thinking(self, refusal: str, now: datetime, new_id: NewId) -> Flow[bool]:
+        """The same where the API has refused the thinking in it: the next turn sends none of it."""
+        edit = self._tracker.thinking.drop_refused(refusal)
+        if edit is None:
+            return False
+        yield from self._emit_dropped(edit, self.setting, now)
+        self._state.appender(now, new_id)(edit)
+        return True
 
     def dry_run(self, asked: CompactionRequest, now: datetime) -> CompactionPlan | CompactionSkipped:
         return self._compactor.dry_run(asked, now)
@@ -272,9 +289,10 @@ class Conversation:
         """Add what another process has recorded of this conversation, with its baselines. Its calls tell what
         the provider's cache holds by now; the breakpoints of our own last request are behind them. Thinking
         in view is bound to the system prompt and tools of its last call, which may not be ours."""
-        cache, ours = self.cache, self.cache.sent or self.setting
+        cache, ours, records = self.cache, self.cache.sent or self.setting, tuple(records)
         cache.detector = CacheBreakDetector(cache.detector.settings, baselines)
         self._add_replayed(records, replays=cache.continues_last_call(ours))
+        self._state.forget_preambles(records)
         cache.forget_view()
         if not cache.keeps_preamble(ours):
             self._tracker.thinking.prefix_changed("system prompt and tools may have been different")
@@ -290,6 +308,9 @@ class Conversation:
 
     @setting.setter
     def setting(self, setting: ConversationSettings) -> None:
+        if not setting.counts_like(self._state.setting):
+            # What was observed is counted as it was sent.
+            self._state.count()
         self._state.setting = setting
 
     @property
@@ -355,6 +376,18 @@ class Conversation:
         (PC-16): on a model that checks this, it is not sent again.
         """
         self._tracker.thinking.prefix_changed(why, since)
+
+    def view_changed(self, why: str, since: str) -> None:
+        """The messages from the record `since` on are not what was sent before. Only those in front of it may
+        still be in the provider's cache.
+        """
+        self.distrust_thinking(why, since)
+        self._compactor.changed_from = since
+        tracker, settings = self._tracker, self.setting
+        outline = tracker.build_outline(settings.preamble, settings.costs)
+        before = tracker.flattener.place_of(since) - 1
+        last = BlockLocation(before, len(outline.messages[before].blocks) - 1) if before >= 0 else None
+        tracker.reached = min(tracker.reached, outline.position_of(last) if last else -1)
 
     # ── after a restart ──────────────────────────────────────────────────────────────────────────
 

@@ -5,9 +5,12 @@ and the overhead meter learn from reported usage; the provider cache says what t
 `conversation.py` prepares turns from this, `compactor.py` compacts it.
 """
 
+import copy
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
 
 from everturn.decide.events import EventContext
 from everturn.decide.view_tracker import TrackerInputs, ViewTracker
@@ -18,9 +21,13 @@ from everturn.history.log import Log
 from everturn.history.records import Record, make_edit_record
 from everturn.measure.calibration import Calibration, Calibrator
 from everturn.measure.meter import ContextSize
+from everturn.measure.outline import Preamble
 from everturn.measure.overhead import OverheadMeter, is_conversation_start
 from everturn.measure.thresholds import ContextThresholds, compute_thresholds
 from everturn.measure.tokens import ROUGH, TokenCount, TokenCounter
+
+# So many messages and replies may wait to be counted: whoever asks must not wait for long. Our choice.
+MAX_UNCOUNTED: Final = 64
 
 
 class _SizeKey(NamedTuple):
@@ -48,7 +55,11 @@ class ConversationState:
         self._calibrator = Calibrator(self.counts)
         self._overhead = OverheadMeter(self.counts, (setting.model.id, *setting.model.aliases))
         self._tracker = ViewTracker(self.log.view, self._tracker_inputs(), is_new=False)
-        # Messages that are in the log and not in the tracker yet.
+        # For each compaction of this process, the preamble of the last request before it.
+        self._preambles_before: dict[str, Preamble] = {}
+        # Messages that are in the log and not counted yet, and what is learned between them; then messages
+        # that are counted and not in the tracker yet.
+        self._uncounted: list[Record | Callable[[], None]] = []
         self._unfolded: list[Record] = []
         # Whether the last usage shows that the cache is gone in which results were deleted (MC-20).
         self.lost_deletions = False
@@ -59,12 +70,43 @@ class ConversationState:
         self._calibrator.add(record)
         self._overhead.add(record)
         if self.log.append(record) == "replaced":
-            self._tracker = ViewTracker.of_replaced(
-                self.log.view, self._tracker_inputs(), is_undone=isinstance(record.edit, Undone)
-            )
+            self._tracker = self._track_replaced(record)
             self.cache.forget_view()
         elif not record.is_boundary:
             self._tracker.add(record)
+
+    def copy(self) -> "ConversationState":
+        """The same log and view, to try edits on. What is learned from usage, and what the provider's cache
+        holds, is shared: an edit changes neither."""
+        self._fold()
+        made = copy.copy(self)
+        made.log = self.log.copy()
+        made._uncounted, made._unfolded = [], []
+        made._tracker = self._tracker.copy(self.log.view, self._tracker_inputs())
+        return made
+
+    def take_over(self, tried: "ConversationState", edits: Iterable[Record]) -> None:
+        """Append the edits that a copy has, behind what was added meanwhile."""
+        for record in edits:
+            tip = self.log.tip
+            self.add(msgspec.structs.replace(record, parent=tip.uuid if tip else record.parent))
+        self.lost_deletions = tried.lost_deletions
+
+    def _track_replaced(self, record: Record) -> ViewTracker:
+        view, inputs, before = self.log.view, self._tracker_inputs(), self._tracker.thinking
+        if isinstance(record.edit, Undone):
+            written_with = self._preambles_before.get(record.edit.boundary)
+            return ViewTracker.of_replaced(
+                view, inputs, before=before, is_undone=True, written_with=written_with
+            )
+        if view.boundary is not None and self.cache.sent is not None:
+            self._preambles_before[view.boundary.uuid] = self.cache.sent.preamble
+        return ViewTracker.of_replaced(view, inputs, before=before, is_undone=False)
+
+    def forget_preambles(self, records: Iterable[Record]) -> None:
+        """Another process has made these compactions: what it sent before them is not known."""
+        for record in records:
+            self._preambles_before.pop(record.uuid, None)
 
     def add_unfolded(self, record: Record) -> None:
         """Add a message that nothing is decided from: the tracker reads it when somebody asks for it."""
@@ -73,13 +115,34 @@ class ConversationState:
             self.add(record)
             return
         self.log.append(record)
-        self._unfolded.append(record)
+        self.count_later(record)
+
+    def count_later(self, each: Record | Callable[[], None]) -> None:
+        """A step is run in its place between the messages: it finds what was known before it."""
+        self._uncounted.append(each)
+        if len(self._uncounted) > MAX_UNCOUNTED:
+            self.count()
+
+    def count(self) -> None:
+        """Bring up to date what is learned from usage."""
+        if not self._uncounted:
+            return
+        # A step that asks for something finds nothing to count, and so only the messages before it.
+        waiting, self._uncounted = self._uncounted, []
+        for each in waiting:
+            if isinstance(each, Record):
+                self._calibrator.add(each)
+                self._overhead.add(each)
+                self._unfolded.append(each)
+            else:
+                each()
+        # A step may have asked for the size when not all of the log was counted.
+        self._sized = None
 
     def _fold(self) -> None:
+        self.count()
         records, self._unfolded = self._unfolded, []
         for record in records:
-            self._calibrator.add(record)
-            self._overhead.add(record)
             self._tracker.add(record)
 
     @property
@@ -125,7 +188,7 @@ class ConversationState:
     @property
     def calibration(self) -> Calibration:
         """How far estimates are off in this session, learned from its own usage (TOK-7)."""
-        self._fold()
+        self.count()
         return self._calibrator.calibration()
 
     def size(self, settings: ConversationSettings) -> ContextSize:
@@ -135,7 +198,7 @@ class ConversationState:
             size = self.tracker.size(
                 settings.preamble,
                 settings.costs,
-                overhead=self._known_overhead(settings),
+                overhead=self.known_overhead(settings),
                 calibration=self.calibration if settings.options.tokens.calibrate else None,
             )
             self._sized = key, size
@@ -143,9 +206,9 @@ class ConversationState:
 
     def preamble_tokens(self, settings: ConversationSettings) -> int:
         """System prompt and tools, as the usage told or by our count."""
-        return self._known_overhead(settings) or self.tracker.outline.preamble_tokens
+        return self.known_overhead(settings) or self.tracker.outline.preamble_tokens
 
-    def _known_overhead(self, settings: ConversationSettings) -> int | None:
+    def known_overhead(self, settings: ConversationSettings) -> int | None:
         """What system prompt and tools take, as the first usage told; None once they have changed, or if the
         log does not go back to the beginning.
         """

@@ -63,6 +63,7 @@ class Economy:
     @property
     def state(self) -> EconomyState:
         """What is known for the view as it is: a rewind, an undo or a fork may have left the last reset."""
+        self._conversation.count()
         if self.is_on:
             boundary = _boundary(self._conversation)
             if self._state.boundary != boundary:
@@ -200,22 +201,32 @@ class Economy:
     def record_reply(self, usage: Usage, now: datetime, *, expected: int = 0) -> HoldCheck | None:
         """`expected` are the tokens that should have been read. Returns what the reply tells about the last
         hold, if that is news (EC-3)."""
-        settings = self._settings
-        # Entries live from the start of a call, and pauses are counted from there.
-        called_at = self._conversation.cache.called_at or now
         checked = self._check_hold(usage, now, expected)
-        if self.is_on:
-            prices, base = self.prices(settings, now, usage.context), self._base(settings)
-            self.state = self.state.within(settings.model.window, usage.context).after_reply(
-                usage,
-                prices,
-                base=base,
-                now=called_at.timestamp(),
-                kept_anyway=self.kept_anyway,
-                head=self._conversation.preamble_tokens(settings),
-            )
+        self._count_reply(usage, now, self._conversation.cache.called_at or now)
         self._looked = None
         return checked
+
+    def record_observed_reply(self, usage: Usage, now: datetime) -> None:
+        """The reply to a call for which nothing was decided is counted when somebody asks for the bill."""
+        self._check_hold(usage, now, expected=0)
+        called_at = self._conversation.cache.called_at or now
+        self._conversation.count_later(lambda: self._count_reply(usage, now, called_at))
+        self._looked = None
+
+    def _count_reply(self, usage: Usage, now: datetime, called_at: datetime) -> None:
+        """Entries live from the start of a call, and pauses are counted from there."""
+        if not self.is_on:
+            return
+        settings, state = self._settings, self.state
+        head = self._conversation.preamble_tokens(settings)
+        self.state = state.within(settings.model.window, usage.context).after_reply(
+            usage,
+            self.prices(settings, now, usage.context),
+            base=head + KEPT_TOKENS,
+            now=called_at.timestamp(),
+            kept_anyway=self.kept_anyway,
+            head=head,
+        )
 
     def _check_hold(self, usage: Usage, now: datetime, expected: int) -> HoldCheck | None:
         held, self._held = self._held, None

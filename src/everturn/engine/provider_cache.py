@@ -12,6 +12,7 @@ import msgspec
 from everturn.decide.cache_breaks import CacheBreakDetector
 from everturn.decide.cache_key_snapshot import (
     CacheKeyChange,
+    CacheKeySnapshot,
     PreambleDigests,
     diff_key_snapshots,
     digest_preamble,
@@ -30,6 +31,18 @@ from everturn.view.key_parameters import KeyParameters, LatchedParameters, latch
 from everturn.view.requests import place_fork_breakpoints
 
 
+class LastCall:
+    """When a call with messages of this conversation was last sent, as far as is known. Forks share it with
+    their parent: they share cache entries.
+    """
+
+    def __init__(self) -> None:
+        self.at: datetime | None = None
+
+    def note(self, at: datetime) -> None:
+        self.at = max(at, self.at or at)
+
+
 class ProviderCache:
     def __init__(self, forecast: Forecast | None = None, detector: CacheBreakDetector | None = None) -> None:
         self.detector = detector or CacheBreakDetector()
@@ -43,7 +56,11 @@ class ProviderCache:
         # When the last answered call began; when an unanswered one did, and how far its breakpoints reached.
         self.called_at: datetime | None = None
         self._under_way: tuple[datetime, int] | None = None
+        # The same for every call that this conversation shares entries with: summaries, holds, forks.
+        self.last_call = LastCall()
         self._digested: tuple[Preamble, PreambleDigests] | None = None
+        # The key of the last observed call, and what it was taken from.
+        self._observed: tuple[tuple[str, KeyParameters], Preamble, CacheKeySnapshot] | None = None
         # When a hold last renewed the entries, for how long, and what it sent.
         self.held_at: datetime | None = None
         self._held_for: Ttl = "1h"
@@ -83,14 +100,26 @@ class ProviderCache:
         parameters = self.latch(settings).parameters
         self._latched, self.sent = parameters, settings
         self._under_way, self.breakpoints = (now, -1), Breakpoints()
-        digests = self._digest(settings.preamble)
-        sent = take_key_snapshot(settings.model.id, settings.preamble, parameters, self.breakpoints, digests)
+        sent = self._take_observed_key(settings, parameters)
         self.detector.before_call(settings.source, sent, settings.preamble, now.timestamp())
+
+    def _take_observed_key(
+        self, settings: ConversationSettings, parameters: KeyParameters
+    ) -> CacheKeySnapshot:
+        """Taken once while nothing changes: an observed call has no breakpoints of ours."""
+        preamble, given = settings.preamble, (settings.model.id, parameters)
+        known = self._observed
+        if known is None or known[1] is not preamble or known[0] != given:
+            digests = self._digest(preamble)
+            taken = take_key_snapshot(settings.model.id, preamble, parameters, Breakpoints(), digests)
+            known = self._observed = given, preamble, taken
+        return known[2]
 
     def settle_observed(self) -> None:
         """An observed call was answered. What it left in the cache is not known."""
         if self._under_way is not None:
             (self.called_at, _), self._under_way = self._under_way, None
+            self.last_call.note(self.called_at)
             self.held_at = None
         self.doubts, self.answered_breakpoints = (), self.breakpoints
 
@@ -124,6 +153,7 @@ class ProviderCache:
         """
         if self._under_way is not None:
             (self.called_at, tracker.reached), self._under_way = self._under_way, None
+            self.last_call.note(self.called_at)
             self.held_at = None
         self.doubts, self.answered_breakpoints = (), self.breakpoints
         return self.forecast.settle(usage, now.timestamp(), applied)
@@ -176,6 +206,7 @@ class ProviderCache:
         prompt = outline.prompt(salt, found.places, minimum=settings.model.min_cache)
         self.forecast.predict(prompt, now.timestamp())
         self.forecast.settle(usage, now.timestamp())
+        self.last_call.note(now)
 
     def predict_hold(
         self, tracker: ViewTracker, settings: ConversationSettings, held: CapturedRequest, now: datetime
@@ -192,6 +223,7 @@ class ProviderCache:
             self.forecast.predict(self._held, at.timestamp())
             self.forecast.settle(usage, at.timestamp())
             self.held_at, self._held_for = at, lasts
+            self.last_call.note(at)
 
     def seconds_idle_beyond_ttl(
         self, settings: ConversationSettings, now: datetime, last_reply: datetime | None = None
@@ -204,6 +236,15 @@ class ProviderCache:
             return None
         idle = (now - called_at).total_seconds()
         return idle if idle > SECONDS[self.ttl(settings)] and not self.is_held(now) else None
+
+    def seconds_unused_beyond_ttl(
+        self, settings: ConversationSettings, now: datetime, last_reply: datetime | None
+    ) -> float | None:
+        """The same since the last call of anybody that is known to share entries with this conversation."""
+        idle, shared = self.seconds_idle_beyond_ttl(settings, now, last_reply), self.last_call.at
+        if idle is not None and shared is not None:
+            idle = min(idle, (now - shared).total_seconds())
+        return idle if idle is not None and idle > SECONDS[self.ttl(settings)] else None
 
     def ttl(self, settings: ConversationSettings) -> Ttl:
         """How long the entries of this conversation live: that of the first request stays (PC-10)."""
@@ -226,13 +267,23 @@ class ProviderCache:
         changed = self._parts_changed_since_last_call(settings)
         return changed is not None and changed.isdisjoint({"system", "tools", "model"})
 
+    def changed_since_restart(self, settings: ConversationSettings) -> tuple[str, ...]:
+        """How the key of the next request differs from that of the last process, which this one cannot
+        repeat; empty once this process has sent a request, or if the earlier key is not known."""
+        changes = self._changes_since_last_call(settings) if self.sent is None else None
+        return tuple(each.what for each in changes or () if each.part != "markers")
+
     def _parts_changed_since_last_call(self, settings: ConversationSettings) -> set[str] | None:
+        changes = self._changes_since_last_call(settings)
+        return None if changes is None else {change.part for change in changes}
+
+    def _changes_since_last_call(self, settings: ConversationSettings) -> tuple[CacheKeyChange, ...] | None:
         """None if the last call before a restart is not known."""
         known = self.detector.baselines.get(settings.source)
         if known is None or known.answered is None:
             return None
         now = take_key_snapshot(settings.model.id, settings.preamble, settings.parameters, Breakpoints())
-        return {change.part for change in diff_key_snapshots(known.answered.snapshot, now)}
+        return diff_key_snapshots(known.answered.snapshot, now)
 
     def replay_call(
         self, tracker: ViewTracker, settings: ConversationSettings, usage: Usage, asked_at: datetime

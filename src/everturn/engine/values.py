@@ -34,7 +34,10 @@ NewId = Callable[[], str]
 CompactionOutcome = Compaction | CompactionFailed | CompactionSkipped
 
 
-COMPACTION_DISABLED = CompactionSkipped("this conversation is never compacted")
+def compaction_disabled(options: Options) -> CompactionSkipped:
+    """Says which key forbids it; the variable is how another program's users know that key."""
+    key = "compact.enabled = false, as DISABLE_COMPACT sets it" if options.enabled else "enabled = false"
+    return CompactionSkipped(f"this conversation is never compacted: {key} (`everturn config` says where)")
 
 
 class ConversationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +70,15 @@ class ConversationSettings(msgspec.Struct, frozen=True, kw_only=True):
         # Nearly always the same object: equality would compare its many fields, several times per turn.
         return self.model is other.model or self.model == other.model
 
+    def counts_like(self, other: "ConversationSettings") -> bool:
+        """Whether a reply counts the same under both. Objects that are equal and not the same are rare."""
+        return (
+            self.model is other.model
+            and self.options is other.options
+            and self.preamble is other.preamble
+            and self.capabilities is other.capabilities
+        )
+
 
 class Turn(msgspec.Struct, frozen=True):
     """A request that is ready to be sent, and every decision that led to it."""
@@ -80,7 +92,7 @@ class Turn(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     captured: CapturedRequest
     # The result of the check whether to compact: the reason if nothing happened.
-    compacted: CompactionOutcome = COMPACTION_DISABLED
+    compacted: CompactionOutcome = CompactionSkipped("")
 
     @property
     def betas(self) -> tuple[str, ...]:

@@ -74,10 +74,12 @@ def tell_unsendable(
     state: ConversationState, settings: ConversationSettings, parameters: KeyParameters
 ) -> Edit | None:
     """A tool loop that lost its thinking to a compaction cannot be sent as it is (CP-38). What a caller asks
-    for and we never changed is the caller's own."""
+    for and we never changed is the caller's own; but we join its messages, and a question of its own behind
+    the results ended the loop."""
     tracker, mode = state.tracker, thinking_mode(settings.model, parameters)
     is_ours = settings.decides == "engine" or state.log.view.boundary is not None
-    if not is_ours or not demands_thinking(mode) or not tracker.flattener.in_tool_loop:
+    may_tell = is_ours or tracker.flattener.ends_in_prompt
+    if not may_tell or not demands_thinking(mode) or not tracker.flattener.in_tool_loop:
         return None
     calls = unsendable_calls(tracker.messages(settings.preamble, settings.costs), mode)
     if not calls:

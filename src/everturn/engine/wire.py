@@ -2,7 +2,7 @@
 
 Inside, everything has the Messages API's blocks, byte for byte as recorded. What is specific to a provider
 (the body of a request, betas, breakpoints, the shape of replies and usage, error messages, capabilities) is
-behind `Wire`. To add a provider, write another `Wire` and list it in `session/opening.py`.
+behind `Wire`. There is one today; `docs/architecture.md` says what another provider needs.
 """
 
 from typing import Any, Final, Protocol
@@ -19,6 +19,8 @@ from everturn.view.forks import CapturedRequest
 from everturn.view.requests import build_request
 from everturn.wire.anthropic import MessagePieces, Response, compaction_usage, read_response
 from everturn.wire.overflow import Overflow, parse_overflow
+from everturn.wire.refusals import refuses_thinking
+from everturn.wire.streamed import StreamedReply
 
 
 class WireRequest(msgspec.Struct, frozen=True):
@@ -34,6 +36,30 @@ class ParsedReply(msgspec.Struct, frozen=True):
     response: Response
     diagnosis: Diagnosis | None = None
     applied: tuple[AppliedContextEdit, ...] = ()
+
+
+class ReplyStream(Protocol):
+    """Takes the bytes of a streamed reply as they come, in pieces of any length."""
+
+    @property
+    def is_whole(self) -> bool: ...
+
+    @property
+    def problem(self) -> str:
+        """Why these bytes will never be a reply, if that is known."""
+        ...
+
+    @property
+    def body(self) -> bytes:
+        """What a plain request would have returned (`parse_reply`), once the reply is whole."""
+        ...
+
+    @property
+    def envelope(self) -> bytes:
+        """The reply so far with its usage and without its content; empty before it has begun."""
+        ...
+
+    def feed(self, piece: bytes) -> None: ...
 
 
 class Wire(Protocol):
@@ -58,12 +84,20 @@ class Wire(Protocol):
         """Raises `msgspec.DecodeError` if the body is not a reply."""
         ...
 
+    def parse_stream(self) -> ReplyStream:
+        """Assembles a streamed reply."""
+        ...
+
     def summary_usage(self, body: bytes, *, by_provider: bool) -> Usage:
         """The usage of a summary call; the provider's own compaction reports it in a separate field."""
         ...
 
     def parse_overflow(self, message: str) -> Overflow | None:
         """Whether an error message says that the request was too long, and by how much (CP-26)."""
+        ...
+
+    def refuses_thinking(self, message: str) -> bool:
+        """Whether an error message says that thinking in the request is not accepted (PC-16)."""
         ...
 
 
@@ -96,13 +130,20 @@ class AnthropicWire:
         extras = _read_extras(body)
         reason = extras.diagnostics.cache_miss_reason if extras.diagnostics else None
         diagnosis = Diagnosis(reason.type, reason.cache_missed_input_tokens) if reason else None
-        return ParsedReply(response, diagnosis, tuple(applied_edits(extras.context_management)))
+        edits = extras.context_management
+        return ParsedReply(response, diagnosis, tuple(applied_edits(edits)) if edits else ())
+
+    def parse_stream(self) -> ReplyStream:
+        return StreamedReply()
 
     def summary_usage(self, body: bytes, *, by_provider: bool) -> Usage:
         return compaction_usage(body) if by_provider else read_response(body).reply.usage or Usage()
 
     def parse_overflow(self, message: str) -> Overflow | None:
         return parse_overflow(message)
+
+    def refuses_thinking(self, message: str) -> bool:
+        return refuses_thinking(message)
 
 
 ANTHROPIC_WIRE: Final = AnthropicWire()
@@ -122,12 +163,9 @@ class _Extras(msgspec.Struct):
     context_management: dict[str, Any] | None = None
 
 
-_EXTRA_FIELDS: Final = tuple(b'"%s"' % name.encode() for name in _Extras.__struct_fields__)
-
-
 def _read_extras(body: bytes) -> _Extras:
     """Unknown shapes are ignored: they must not make a reply unusable that was paid for."""
-    if not any(name in body for name in _EXTRA_FIELDS):
+    if b'"diagnostics"' not in body and b'"context_management"' not in body:
         return _Extras()
     try:
         return msgspec.json.decode(body, type=_Extras)

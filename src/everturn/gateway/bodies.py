@@ -10,17 +10,19 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from everturn.gateway.known_bodies import BodyMemo
+from everturn.adapters.tracking.list_memo import OwnedList
+from everturn.engine.wire import ANTHROPIC_WIRE
+from everturn.gateway.known_bodies import BodyMemo, decode_json
 from everturn.history.blocks import THINKING
 from everturn.history.records import Usage
 from everturn.wire.json_values import is_list, is_object
-from everturn.wire.streamed import StreamedReply
 
 EVENT_STREAM: Final = "text/event-stream"
 TOO_DEEP: Final = "its JSON is nested too deep"
 _PIECE: Final = 1 << 16
 # Each part copies what follows it. Our choice.
 MAX_PARTS: Final = 16
+_UNREAD_ENCODINGS: Final = ("br", "zstd", "compress")
 _bodies: Final = BodyMemo()
 
 
@@ -61,7 +63,9 @@ def decompress(pieces: Iterable[bytes], encoding: str, limit: int) -> Iterator[b
         yield from pieces
         return
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise UnreadableBody(f"its content-encoding {coding[:20]!r} cannot be read")
+        # The reason goes into metrics and logs, so it repeats nothing that a client made up.
+        named = f" {coding}" if coding in _UNREAD_ENCODINGS else ""
+        raise UnreadableBody(f"its content-encoding{named} cannot be read")
     decoder, size, parts = _make_decoder(), 0, 1
     for piece in pieces:
         rest = piece
@@ -87,13 +91,14 @@ _make_decoder: Final = partial(zlib.decompressobj, wbits=zlib.MAX_WBITS | 32)
 
 
 def read_request(
-    body: bytes, encoding: str, *, max_bytes: int, max_messages: int, scope: str = ""
+    body: bytes, encoding: str, *, max_bytes: int, max_messages: int, scope: str = "", is_kept: bool = True
 ) -> Mapping[str, Any]:
-    """The fields of a request; raises `UnreadableBody`. `scope` names its session, if the client does."""
+    """The fields of a request; raises `UnreadableBody`. `scope` names its session, if the client does.
+    `is_kept`: the next request is expected to continue this body."""
     if encoding:
         body = b"".join(decompress([body], encoding, max_bytes))
     try:
-        fields = _bodies.decode(body, scope)
+        fields = _bodies.decode(body, scope) if is_kept else decode_json(body)
     except RecursionError:
         raise UnreadableBody(TOO_DEEP) from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -106,6 +111,26 @@ def read_request(
     return fields
 
 
+def read_at_once(body: bytes, encoding: str, *, max_messages: int, scope: str) -> Mapping[str, Any] | None:
+    """The fields of a request, if that takes no time that anybody would notice; None also where something is
+    wrong with it."""
+    fields = None if encoding else _bodies.decode_at_once(body, scope)
+    messages = fields.get("messages") if is_object(fields) else None
+    if not is_list(messages) or len(messages) > max_messages:
+        return None
+    # Otherwise all of a long list would have to be digested.
+    is_read = not isinstance(messages, OwnedList) or messages.begins_with_read
+    return fields if is_read else None
+
+
+def replace_messages(body: bytes, messages: msgspec.Raw) -> bytes:
+    """The body of a request with other messages. The bytes of all other values stay as they came."""
+    return msgspec.json.encode({**_decode_values(body), "messages": messages})
+
+
+_decode_values: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
 def without_thinking(fields: Mapping[str, Any]) -> bytes | None:
     """The body of a request whose replies have no thinking; None if they had none, or nothing else."""
     given: Any = fields.get("messages")
@@ -115,6 +140,29 @@ def without_thinking(fields: Mapping[str, Any]) -> bytes | None:
     is_changed = any(now is not before for now, before in zip(messages, given, strict=True))
     is_whole = all(each.get("content") for each in messages)
     return msgspec.json.encode({**fields, "messages": messages}) if is_changed and is_whole else None
+
+
+def drop_thinking(body: bytes) -> bytes | None:
+    """The same from the bytes of a request, for lists of any size: only messages with thinking are read, all
+    others stay as they came. Raises what the decoder does."""
+    fields = _decode_values(body)
+    messages: list[Any] = _decode_items(fields.get("messages", b"[]"))
+    is_changed = False
+    for at, message in enumerate(messages):
+        if _THINKING_KIND not in bytes(message):
+            continue
+        before = decode_json(bytes(message))
+        now = _drop_thinking(before) if is_object(before) else before
+        if now is not before:
+            if not now["content"]:
+                return None
+            messages[at], is_changed = now, True
+    return msgspec.json.encode({**fields, "messages": messages}) if is_changed else None
+
+
+# A part of both kinds.
+_THINKING_KIND: Final = b'thinking"'
+_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def _drop_thinking(message: dict[str, Any]) -> dict[str, Any]:
@@ -130,10 +178,10 @@ def _is_thinking(block: Any) -> bool:
 
 def read_reply(pieces: Sequence[bytes], content_type: str, encoding: str, *, max_bytes: int) -> ReadReply:
     """The reply in what was relayed; raises `UnreadableBody`."""
-    content = decompress(pieces, encoding, max_bytes)
+    content = decompress(pieces, encoding, max_bytes) if encoding else pieces
     if not content_type.startswith(EVENT_STREAM):
         return ReadReply(b"".join(content))
-    streamed = StreamedReply()
+    streamed = ANTHROPIC_WIRE.parse_stream()
     # In one piece: nobody waits for single events here.
     streamed.feed(b"".join(content))
     if streamed.is_whole:

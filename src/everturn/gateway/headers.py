@@ -5,6 +5,7 @@ are meant for the gateway, and in requests for messages the encodings that the g
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from everturn.gateway.failures import GatewayError
@@ -34,30 +35,55 @@ _REWRITTEN: Final = frozenset({b"host", b"expect", b"content-length"})
 
 def find_header(headers: RawHeaders, name: bytes) -> bytes:
     """The first value of a header; names are in lower case."""
-    return next((value for each, value in headers if each == name), b"")
+    for each, value in headers:
+        if each == name:
+            return value
+    return b""
 
 
 def drop_connection_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Without the headers of this connection, and those that its `connection` header names."""
-    found = [(name.lower(), value) for name, value in headers]
-    named = {
-        each.strip().lower() for name, value in found if name == b"connection" for each in value.split(b",")
-    }
-    return [each for each in found if each[0] not in _CONNECTION and each[0] not in named]
+    kept: list[tuple[bytes, bytes]] = []
+    named: set[bytes] = set()
+    for given, value in headers:
+        name = given.lower()
+        if name not in _CONNECTION:
+            kept.append((name, value))
+        elif name == b"connection":
+            named.update(each.strip().lower() for each in value.split(b","))
+    return [each for each in kept if each[0] not in named] if named else kept
 
 
-def make_request_headers(headers: RawHeaders, *, is_read: bool) -> list[tuple[str, str]]:
-    """The headers for the upstream, in order. `is_read`: the reply will be recorded."""
-    kept: list[tuple[str, str]] = []
-    for name, value in drop_connection_headers(headers):
-        if name in _REWRITTEN or name.startswith(OWN_PREFIX) or _is_own_token(name, value):
-            continue
-        if name == b"accept-encoding" and is_read:
-            value = keep_readable_encodings(value)
-        kept.append((name.decode("latin-1"), _decode(value)))
+def make_response_headers(
+    headers: Iterable[tuple[bytes, bytes]], status: int, method: str
+) -> list[tuple[bytes, bytes]]:
+    """The headers for the client, in order. The length of a body that is not sent is left out: 204 must not
+    have it (RFC 9110 8.6), and for 304 the server would wait for that body."""
+    kept = drop_connection_headers(headers)
+    if status == 204 or (status == 304 and method != "HEAD"):
+        return [each for each in kept if each[0] != b"content-length"]
     return kept
 
 
+def make_request_headers(
+    headers: RawHeaders, *, is_read: bool, keeps_token: bool = False
+) -> list[tuple[str, str]]:
+    """The headers for the upstream, in order. `is_read`: the reply will be recorded. `keeps_token`: the token
+    in them is not for this gateway, but for one behind it."""
+    kept: list[tuple[str, str]] = []
+    for name, value in drop_connection_headers(headers):
+        if name in _REWRITTEN or (name.startswith(OWN_PREFIX) and not (keeps_token and name == TOKEN)):
+            continue
+        if name == b"authorization" and not keeps_token and read_bearer(value).startswith(TOKEN_PREFIX):
+            continue
+        if name == b"accept-encoding" and is_read:
+            value = keep_readable_encodings(value)
+        # Bytes that are not UTF-8 are restored by who sends them.
+        kept.append((name.decode("latin-1"), value.decode(errors="surrogateescape")))
+    return kept
+
+
+@lru_cache(maxsize=64)
 def keep_readable_encodings(value: bytes) -> bytes:
     """The encodings that a client accepts, without those that the gateway cannot read; unchanged if it can
     read all of them."""
@@ -68,20 +94,9 @@ def keep_readable_encodings(value: bytes) -> bytes:
     return b", ".join(kept) or b"identity"
 
 
-def _is_own_token(name: bytes, value: bytes) -> bool:
-    return name == b"authorization" and read_bearer(value).startswith(TOKEN_PREFIX)
-
-
 def read_bearer(value: bytes) -> str:
     scheme, _, token = value.partition(b" ")
     return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
-
-
-def _decode(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 def read_mode(headers: RawHeaders) -> Mode | None:
@@ -100,8 +115,11 @@ def read_mode(headers: RawHeaders) -> Mode | None:
 
 
 def read_betas(headers: RawHeaders) -> list[str]:
-    values = b",".join(value for name, value in headers if name == b"anthropic-beta")
-    return [each.strip() for each in values.decode("latin-1").split(",") if each.strip()]
+    found: list[str] = []
+    for name, value in headers:
+        if name == b"anthropic-beta":
+            found += (each.strip() for each in value.decode("latin-1").split(",") if each.strip())
+    return found
 
 
 def set_betas(headers: list[tuple[str, str]], betas: Sequence[str]) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from everturn.adapters.tracking.list_memo import OwnedList
+from everturn.adapters.tracking.list_memo import OwnedFields, OwnedList
 from everturn.wire.json_values import is_list, is_object
 
 # Smaller bodies are decoded faster than they are compared. Our choice.
@@ -29,6 +29,9 @@ KEY_BYTES: Final = 200
 # How many of the newest messages a client may spell differently the next time: it moves its breakpoint, and
 # drops reminders.
 MAX_RESPELLED: Final = 4
+# What is compared, and what is decoded, while all streams wait: about a millisecond. Our choice.
+MAX_AT_ONCE: Final = 4 << 20
+MAX_ADDED_AT_ONCE: Final = 64 << 10
 
 _SPACE: Final = b" \t\n\r"
 _LIST_BEGINS: Final = re.compile(rb'"messages"[ \t\n\r]*:[ \t\n\r]*\Z')
@@ -56,15 +59,19 @@ class KnownBody(NamedTuple):
     # Where the first message begins, and where each message ends.
     start: int
     ends: list[int]
-    messages: list[Any]
+    messages: OwnedList
     # The other fields, before and behind the messages.
     head: dict[str, Any]
     tail: dict[str, Any]
+    # What was read from these.
+    read: dict[str, Any]
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> OwnedFields:
         # In the order of the body; a name that comes twice has its last value.
-        return {**self.head, "messages": OwnedList(self.messages), **self.tail}
+        made = OwnedFields({**self.head, "messages": self.messages, **self.tail})
+        made.read = self.read
+        return made
 
 
 class BodyMemo:
@@ -80,11 +87,11 @@ class BodyMemo:
         """The decoded body. `scope` names the session, or is empty. Raises as decoding does."""
         if not MIN_BYTES <= len(body) <= self._max_bytes:
             return decode_json(body)
-        key = (scope, body[:KEY_BYTES])
-        with self._lock:
-            known = self._known.get(key, [])[::-1]
+        key, known = self._find_alike(body, scope)
         try:
             before, found = _read_next(known, body)
+            if found is None:
+                found = _read_whole(body)
         except _PROBLEMS:
             return decode_json(body)
         if found is None:
@@ -92,14 +99,41 @@ class BodyMemo:
         self._remember(key, found, before)
         return found.fields
 
+    def decode_at_once(self, body: bytes, scope: str) -> Any:
+        """The same for a body that is small, or adds little to a known one; None for any other."""
+        if len(body) > MAX_AT_ONCE:
+            return None
+        try:
+            if len(body) < MIN_BYTES:
+                return decode_json(body)
+            key, known = self._find_alike(body, scope)
+            before, found = _read_next(known, body, MAX_ADDED_AT_ONCE)
+        except _PROBLEMS:
+            return None
+        if found is None:
+            return None
+        self._remember(key, found, before)
+        return found.fields
+
+    def _find_alike(self, body: bytes, scope: str) -> tuple[tuple[str, bytes], list[KnownBody]]:
+        """The key of a body, and the bodies that are known under it, the newest first."""
+        key = (scope, body[:KEY_BYTES])
+        with self._lock:
+            return key, self._known.get(key, [])[::-1]
+
     def _remember(self, key: tuple[str, bytes], found: KnownBody, before: KnownBody | None) -> None:
         """Replaces the body that this one continues."""
         with self._lock:
             alike = self._known.setdefault(key, [])
             is_continued = before is not None and len(before.messages) <= len(found.messages)
-            kept = [each for each in alike if each is not before or not is_continued][1 - MAX_ALIKE :]
-            self._bytes += len(found.body) + _size(kept) - _size(alike)
-            self._known[key] = [*kept, found]
+            for at, each in enumerate(alike):
+                if each is before and is_continued:
+                    self._bytes -= len(alike.pop(at).body)
+                    break
+            if len(alike) >= MAX_ALIKE:
+                self._bytes -= len(alike.pop(0).body)
+            alike.append(found)
+            self._bytes += len(found.body)
             self._known.move_to_end(key)
             while self._bytes > self._max_bytes:
                 self._bytes -= _size(self._known.popitem(last=False)[1])
@@ -109,12 +143,17 @@ def _size(bodies: Sequence[KnownBody]) -> int:
     return sum(len(each.body) for each in bodies)
 
 
-def _read_next(known: Sequence[KnownBody], body: bytes) -> tuple[KnownBody | None, KnownBody | None]:
-    """The known body that this one continues, if there is one, and what is read of this one."""
+def _read_next(
+    known: Sequence[KnownBody], body: bytes, max_added: int = MAX_BYTES
+) -> tuple[KnownBody | None, KnownBody | None]:
+    """The known body that this one continues, if there is one that is not much shorter or longer, and what is
+    read of this one."""
     for each in known:
+        if abs(len(body) - len(each.body)) > max_added:
+            continue
         if (count := _count_same(each, body)) and (found := _read_rest(each, count, body)) is not None:
             return each, found
-    return None, _read_whole(body)
+    return None, None
 
 
 def _count_same(known: KnownBody, body: bytes) -> int:
@@ -144,9 +183,10 @@ def _read_rest(known: KnownBody, same: int, body: bytes) -> KnownBody | None:
         body=body,
         start=known.start,
         ends=[*known.ends[:same], *_find_ends(body, end, added)],
-        messages=[*known.messages[:same], *map(decode_json, added)],
+        messages=known.messages.go_on(same, list(map(decode_json, added))),
         head=known.head,
         tail=fields,
+        read=known.read if fields is known.tail else {},
     )
 
 
@@ -185,7 +225,7 @@ def _read_whole(body: bytes) -> KnownBody | None:
     if not is_plain or not added or "messages" in tail:
         return None
     ends = _find_ends(body, at + 1, added)
-    return KnownBody(body, at + 1, ends, list(map(decode_json, added)), _own(head), _own(tail))
+    return KnownBody(body, at + 1, ends, OwnedList(map(decode_json, added)), _own(head), _own(tail), {})
 
 
 def _find_ends(body: bytes, at: int, added: Sequence[msgspec.Raw]) -> list[int]:

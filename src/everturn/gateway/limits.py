@@ -1,10 +1,15 @@
 """The limits of the gateway and their defaults. docs/gateway.md has the table."""
 
+import math
+from typing import Final
+
 import msgspec
 
 from everturn.errors import UsageError
 
 MIB = 1 << 20
+# Timers cannot be set for longer than this, and nothing is larger. Our choice.
+MAX_LIMIT: Final = 10**15
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +65,10 @@ def change_limits(given: dict[str, str]) -> tuple[Limits, CapSettings]:
         try:
             number = type(group[name])(value)
         except ValueError:
-            number = -1
-        if number < 0:
-            raise UsageError(f"The limit {name} is {value!r}; give a number that is not negative.")
+            number = math.nan
+        # Not the other way round: a comparison with NaN is false.
+        if not 0 <= number <= MAX_LIMIT:
+            what = "whole number" if type(group[name]) is int else "number"
+            raise UsageError(f"The limit {name} is {value[:40]!r}; give a {what} from 0 to {MAX_LIMIT:,}.")
         group[name] = number
     return msgspec.convert(limits, Limits), msgspec.convert(caps, CapSettings)

@@ -1,9 +1,10 @@
-"""How many bytes the conversations in memory may take, of all tenants together.
+"""How many conversations may be in memory, of all tenants together: their bytes, and their number.
 
 A conversation is removed from memory when it was not used for the longest time. It is read from its store
 when it is needed again, which takes longer and loses nothing.
 """
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -45,26 +46,38 @@ class MemoryUse(NamedTuple):
     conversations: int
     bytes: int
 
+    def plus(self, conversations: int, bytes: int) -> "MemoryUse":
+        return MemoryUse(self.conversations + conversations, self.bytes + bytes)
+
+    def fits(self, most: "MemoryUse", share: float = 1) -> bool:
+        return self.conversations <= most.conversations * share and self.bytes <= most.bytes * share
+
 
 class ConversationMemory:
     """Counts what conversations take, and evicts. Safe to use from threads."""
 
-    def __init__(self, max_bytes: int, list_trackers: Callable[[], Sequence[ConversationTracker]]) -> None:
-        self._max = max_bytes
+    def __init__(
+        self,
+        max_bytes: int,
+        list_trackers: Callable[[], Sequence[ConversationTracker]],
+        max_conversations: int = sys.maxsize,
+    ) -> None:
+        self._max = MemoryUse(max_conversations, max_bytes)
         self._list_trackers = list_trackers
         self._sizes: WeakKeyDictionary[TrackedConversation, _Size] = WeakKeyDictionary()
         # At most this much is in memory. It does not say what others have removed since it was counted.
-        self._at_most = 0
+        self._at_most = MemoryUse(0, 0)
         self._lock = Lock()
         self._evicting = Lock()
 
     def note(self, tracked: TrackedConversation) -> None:
         """It was used and may have grown. Removes others if all of them take too much."""
         with self._lock:
+            is_new = tracked not in self._sizes
             before = self._sizes.get(tracked, _Size())
             now = self._sizes[tracked] = _measure(tracked, before)
-            self._at_most += now.bytes - before.bytes
-            is_exceeded = self._at_most > self._max
+            self._at_most = self._at_most.plus(is_new, now.bytes - before.bytes)
+            is_exceeded = not self._at_most.fits(self._max)
         # One thread at a time; the others need not wait for it.
         if is_exceeded and self._evicting.acquire(blocking=False):
             try:
@@ -89,20 +102,22 @@ class ConversationMemory:
         with self._lock:
             before = self._at_most
         held = sorted(self._list_held(), key=lambda each: each.used)
-        total = sum(each.bytes for each in held)
-        for even_awaiting, limit in ((False, self._max), (True, self._max * MAX_AWAITING_FACTOR)):
-            if total <= limit:
+        use = MemoryUse(len(held), sum(each.bytes for each in held))
+        for even_awaiting, factor in ((False, 1), (True, MAX_AWAITING_FACTOR)):
+            if use.fits(self._max, factor):
                 break
             for each in held:
-                if total <= limit * KEPT_SHARE:
+                if use.fits(self._max, factor * KEPT_SHARE):
                     break
                 if each.tracked is not newest and each.tracker.evict(
                     each.tracked, even_awaiting=even_awaiting
                 ):
-                    total -= each.bytes
+                    use = use.plus(-1, -each.bytes)
         with self._lock:
             # What was noted meanwhile may be counted twice now, until the next time.
-            self._at_most += total - before
+            self._at_most = self._at_most.plus(
+                use.conversations - before.conversations, use.bytes - before.bytes
+            )
 
 
 def _measure(tracked: TrackedConversation, before: _Size) -> _Size:
@@ -110,5 +125,8 @@ def _measure(tracked: TrackedConversation, before: _Size) -> _Size:
     records = tracked.records
     added = records[before.records :]
     size = before.bytes if before.records else count_bytes(tracked.preamble)
-    size += sum(RECORD_BYTES + sum(len(block.raw) for block in each.blocks) for each in added)
+    for each in added:
+        size += RECORD_BYTES
+        for block in each.blocks:
+            size += len(block.raw)
     return _Size(size, len(records), time.monotonic())

@@ -19,10 +19,26 @@ from everturn.history.records import Usage
 from everturn.session.events.prometheus import prometheus_sink
 
 MAX_REASONS: Final = 40
+# So many times wait for somebody who asks. Our choice.
+MAX_WAITING: Final = 1000
 _TOKEN_KINDS: Final = ("input", "cache_read", "cache_write", "output")
 _OTHER: Final = "other"
-_VARIABLE: Final = re.compile(r"\d+|\([^)]*\)|'[^']*'")
+# To the last of several ends: what a client wrote may have brackets and quotes in it.
+_VARIABLE: Final = re.compile(r"\d+|\(.*\)|'.*'|\".*\"", re.DOTALL)
 _BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5, 30, 120)
+
+
+class _Waiting:
+    """What was counted since somebody asked for the metrics. To count with the client takes several calls and
+    a lock each time, and requests come more often than questions."""
+
+    def __init__(self) -> None:
+        # By endpoint, mode and status.
+        self.requests: Tally[tuple[str, str, str]] = Tally()
+        # Mode and seconds.
+        self.added: list[tuple[str, float]] = []
+        self.tokens: Tally[str] = Tally()
+        self.dollars: dict[str, float] = {}
 
 
 class GatewayMetrics:
@@ -37,9 +53,29 @@ class GatewayMetrics:
         self.degradations: Tally[str] = Tally()
         self.saved = Decimal()
         self.calls = 0
-        self._total = Usage()
+        # Input tokens of all calls, and those of them that were read from the cache.
+        self._context = self._read = 0
+        self._open = 0
+        self._is_store_up = True
+        self._waiting = _Waiting()
+        # Before all metrics: it is asked first.
+        self.registry.register(self)
         self._sink = prometheus_sink(self.registry)
         self._build()
+
+    def collect(self) -> tuple[()]:
+        """For the registry: bring the metrics up to date."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, _Waiting()
+        for labels, count in waiting.requests.items():
+            self._requests.labels(*labels).inc(count)
+        for mode, seconds in waiting.added:
+            self._added.labels(mode).observe(seconds)
+        for kind, count in waiting.tokens.items():
+            self._tokens.labels(kind).inc(count)
+        for purpose, dollars in waiting.dollars.items():
+            self._dollars.labels(purpose).inc(dollars)
+        return ()
 
     def _build(self) -> None:
         def make(kind: Any, name: str, about: str, labels: tuple[str, ...] = (), **options: Any) -> Any:
@@ -51,10 +87,11 @@ class GatewayMetrics:
             prometheus_client.Histogram, "added_seconds", "Time until a request was sent on.", ("mode",),
             buckets=_BUCKETS,
         )  # fmt: skip
-        self._open = make(gauge, "open_requests", "Requests that are being served.")
-        tokens = make(counter, "tokens", "Tokens that the API reported.", ("kind",))
-        # Looked up once: every reply counts all four.
-        self._input, self._cache_read, self._cache_write, self._output = map(tokens.labels, _TOKEN_KINDS)
+        open_requests = make(gauge, "open_requests", "Requests that are being served.")
+        open_requests.set_function(lambda: self._open)
+        self._tokens = make(counter, "tokens", "Tokens that the API reported.", ("kind",))
+        for kind in _TOKEN_KINDS:
+            self._tokens.labels(kind)
         self._dollars = make(counter, "dollars", "Cost of all calls, summaries included.", ("purpose",))
         self._saved = make(gauge, "dollars_saved_net", "Estimated saving, less the cost of summaries.")
         self._passed = make(counter, "passed_through", "Requests not understood.", ("reason",))
@@ -69,14 +106,20 @@ class GatewayMetrics:
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
-        self._open.inc()
+        """On the event loop, as `end`."""
+        self._open += 1
 
     def end(self, endpoint: str, mode: str, status: int) -> None:
-        self._open.dec()
-        self._requests.labels(endpoint, mode, str(status)).inc()
+        self._open -= 1
+        with self._lock:
+            self._waiting.requests[endpoint, mode, str(status)] += 1
 
     def observe_added(self, mode: str, seconds: float) -> None:
-        self._added.labels(mode).observe(seconds)
+        with self._lock:
+            self._waiting.added.append((mode, seconds))
+            is_full = len(self._waiting.added) >= MAX_WAITING
+        if is_full:
+            self.collect()
 
     def pass_through(self, reason: str) -> None:
         with self._lock:
@@ -92,7 +135,10 @@ class GatewayMetrics:
 
     def note_store(self, problem: Exception | None) -> None:
         """What came of the last work on a conversation."""
-        self._store.set(0 if isinstance(problem, StoreUnavailable) else 1)
+        is_up = not isinstance(problem, StoreUnavailable)
+        if is_up != self._is_store_up:
+            self._is_store_up = is_up
+            self._store.set(int(is_up))
 
     def watch_memory(self, memory: ConversationMemory) -> None:
         """Counted when somebody asks."""
@@ -104,14 +150,18 @@ class GatewayMetrics:
     def add_usage(self, usage: Usage) -> None:
         with self._lock:
             self.calls += 1
-            self._total = _add(self._total, usage)
-        self._input.inc(max(0, usage.input_tokens))
-        self._cache_read.inc(max(0, usage.cache_read_input_tokens))
-        self._cache_write.inc(max(0, usage.cache_creation_input_tokens))
-        self._output.inc(max(0, usage.output_tokens))
+            self._read += usage.cache_read_input_tokens
+            self._context += usage.context
+            tokens = self._waiting.tokens
+            tokens["input"] += max(0, usage.input_tokens)
+            tokens["cache_read"] += max(0, usage.cache_read_input_tokens)
+            tokens["cache_write"] += max(0, usage.cache_creation_input_tokens)
+            tokens["output"] += max(0, usage.output_tokens)
 
     def add_dollars(self, purpose: str, dollars: Decimal) -> None:
-        self._dollars.labels(purpose).inc(float(dollars))
+        with self._lock:
+            waiting = self._waiting.dollars
+            waiting[purpose] = waiting.get(purpose, 0.0) + float(dollars)
 
     def add_saved(self, dollars: Decimal) -> None:
         with self._lock:
@@ -130,16 +180,7 @@ class GatewayMetrics:
         """The share of input tokens that was read from the prompt cache."""
 
         with self._lock:
-            read, context = self._total.cache_read_input_tokens, self._total.context
-        return read / context if context else 0.0
-
-
-def _add(total: Usage, usage: Usage) -> Usage:
-    return Usage(
-        input_tokens=total.input_tokens + usage.input_tokens,
-        cache_creation_input_tokens=total.cache_creation_input_tokens + usage.cache_creation_input_tokens,
-        cache_read_input_tokens=total.cache_read_input_tokens + usage.cache_read_input_tokens,
-    )
+            return self._read / self._context if self._context else 0.0
 
 
 def _label(known: "Tally[str]", reason: str) -> str:

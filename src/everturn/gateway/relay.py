@@ -1,15 +1,14 @@
 """Sends what the upstream answers to the client: every byte as it came, as soon as it came."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import aiohttp
 
 from everturn.gateway.bodies import EVENT_STREAM
-from everturn.gateway.exchange import HttpExchange
+from everturn.gateway.exchange import Deadline, HttpExchange
 from everturn.gateway.failures import GatewayError, make_error_event
-from everturn.gateway.headers import drop_connection_headers
+from everturn.gateway.headers import make_response_headers
 from everturn.gateway.tenants import RelayedReply
 
 _IS_SUCCESS: Final = range(200, 300)
@@ -41,32 +40,54 @@ async def relay_response(
     copy: RelayedPieces | None = None,
     body: bytes | None = None,
     before_end: Callable[[], Awaitable[None]] | None = None,
+    *,
+    silence: float,
 ) -> None:
     """Relay a response to its end; `body` is its body if it was read already. If the upstream cuts it off, so
     does the gateway. After an early start only the body is sent, and an error becomes an event. `before_end`
-    is awaited when all has arrived, before the client can know that."""
+    is awaited when all has arrived, before the client can know that. `silence` is how long the upstream may
+    send nothing, in seconds."""
     try:
-        async with asyncio.timeout(exchange.limits.stream_seconds):
+        with Deadline(exchange.limits.stream_seconds):
             if exchange.is_started and response.status not in _IS_SUCCESS:
                 await exchange.finish(make_error_event(await response.read() if body is None else body))
                 return
             if not exchange.is_started:
-                await exchange.start(response.status, drop_connection_headers(response.raw_headers))
+                headers = make_response_headers(response.raw_headers, response.status, exchange.method)
+                await exchange.start(response.status, headers)
             if body is None:
                 await _relay_body(exchange, response, copy, before_end)
             else:
                 await exchange.finish(body)
+    except aiohttp.ServerTimeoutError:
+        await _relay_unread(exchange, response, copy)
+        error = GatewayError(
+            504,
+            "upstream_silent",
+            f"The upstream sent nothing for {silence:g} s, so the response is not complete. Send the request "
+            "again.",
+        )
+        await exchange.fail(error)
     except TimeoutError:
-        seconds = exchange.limits.stream_seconds
-        error = GatewayError(504, "stream_too_long", f"The response took longer than {seconds} s.")
-        if response.headers.get("content-type", "").startswith(EVENT_STREAM):
-            await exchange.fail(error)
+        error = GatewayError(
+            504,
+            "stream_too_long",
+            f"The response took longer than {exchange.limits.stream_seconds} s. The operator can change that "
+            "with --limit stream_seconds=SECONDS.",
+        )
+        await exchange.fail(error)
     except (aiohttp.ClientError, OSError):
         # The response ends here without its end, which is what happened. The server closes the connection.
-        if rest := _take_unread(response.content):
-            if copy is not None:
-                copy.add(rest)
-            await exchange.write(rest)
+        await _relay_unread(exchange, response, copy)
+
+
+async def _relay_unread(
+    exchange: HttpExchange, response: aiohttp.ClientResponse, copy: RelayedPieces | None
+) -> None:
+    if rest := _take_unread(response.content):
+        if copy is not None:
+            copy.add(rest)
+        await exchange.write(rest)
 
 
 async def _relay_body(
@@ -77,11 +98,16 @@ async def _relay_body(
 ) -> None:
     # A stream ends with its connection or an empty chunk; another body is complete with its last byte.
     holds_last = before_end is not None and response.content_length is not None
+    may_be_whole = before_end is None and not _is_stream(response)
     held = b""
     try:
         async for piece in response.content.iter_any():
             if copy is not None:
                 copy.add(piece)
+            if may_be_whole and response.content.at_eof():
+                # All of it has arrived: it leaves together with its end.
+                held = piece
+                break
             if holds_last:
                 piece, held = held, piece
             if piece:
@@ -95,6 +121,10 @@ async def _relay_body(
     if before_end is not None:
         await before_end()
     await exchange.finish(held)
+
+
+def _is_stream(response: aiohttp.ClientResponse) -> bool:
+    return response.headers.get("content-type", "").startswith(EVENT_STREAM)
 
 
 def _take_unread(content: aiohttp.StreamReader) -> bytes:

@@ -9,7 +9,7 @@ from everturn.gateway.failures import GatewayError
 # probe: the same listener, for health checks, which send any Host; they learn nothing but a status.
 Policy = Literal["client", "operator", "probe"]
 POLICIES: Final[frozenset[str]] = frozenset({"client", "operator", "probe"})
-Endpoint = Literal["messages", "relay", "livez", "readyz", "metrics"]
+Endpoint = Literal["messages", "count_tokens", "relay", "livez", "readyz", "metrics"]
 
 
 class Route(NamedTuple):
@@ -23,6 +23,7 @@ class Route(NamedTuple):
 
 CLIENT_ROUTES: Final = (
     Route("/v1/messages", ("POST",), "messages", "client"),
+    Route("/v1/messages/count_tokens", ("POST",), "count_tokens", "client"),
     Route("/v1/", (), "relay", "client"),
     # Claude Code asks whether the server is there.
     Route("/", ("HEAD",), "relay", "client"),
@@ -35,8 +36,18 @@ OPERATOR_ROUTES: Final = (
 )
 
 
+# Ask a proxy for a connection, or for what it received. The gateway is neither, and the API has none of them.
+_NOT_SERVED: Final = ("CONNECT", "TRACE")
+
+
 def find_route(routes: tuple[Route, ...], method: str, path: str) -> Route:
     """The route of a request, by its decoded path."""
+    if method in _NOT_SERVED:
+        raise GatewayError(
+            405,
+            "method_not_allowed",
+            f"The gateway does not serve {method}. Send a method of the API.",
+        )
     if {".", ".."}.intersection(path.split("/")):
         raise GatewayError(400, "invalid_path", "The path has '.' or '..' in it; send it without.")
     for route in routes:

@@ -1,6 +1,7 @@
 """Runs the gateway's two listeners with uvicorn.
 
-uvicorn's parser has no limit for headers, and waits for them without end, so the protocol here has both.
+uvicorn's parser has no limit for headers, and waits for them without end, so the protocol here has both. It
+also takes what follows an `upgrade` for another protocol, which the gateway never speaks.
 """
 
 import asyncio
@@ -10,9 +11,11 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from http import HTTPStatus
 from types import FrameType
 from typing import Any, Final
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -67,7 +70,8 @@ def reuse_freed_memory() -> None:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with a limit for the size of headers and a deadline for their arrival."""
+    """uvicorn's protocol, with a limit for the size of headers and a deadline for their arrival. Requests to
+    upgrade the connection are served as plain HTTP/1.1, which RFC 9110 7.8 allows."""
 
     limits = Limits()
 
@@ -79,6 +83,10 @@ class LimitedProtocol(HttpToolsProtocol):
     _body_bytes = 0
     _other_bytes = 0
     _deadline: asyncio.TimerHandle | None = None
+    # The headers of a request that asks for an upgrade, without that, while they are not read again.
+    _plain_head = b""
+    # What follows is not HTTP, so nothing of it may be read.
+    _is_deaf = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -90,17 +98,43 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._has_new_headers = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+            return
         if self._is_in_headers:
             self._header_bytes += len(data)
             if self._header_bytes > self.limits.header_bytes:
-                self._refuse()
+                self._refuse(
+                    GatewayError(431, "headers_too_large", "The headers of the request are too large.")
+                )
             return
         # Headers that came in one piece with the beginning of a body are checked where they are read.
         self._other_bytes = 0 if self._has_new_headers else self._other_bytes + len(data)
         # Each chunk has at least a byte of the body. Extensions of chunks, and trailers, have none.
         if self._other_bytes > 2 * self.limits.header_bytes + MAX_CHUNK_OVERHEAD * self._body_bytes:
             self.transport.close()
+
+    def _parse(self, data: bytes) -> None:
+        """The parser ends a request for an upgrade after its headers, and would read its body as the next
+        request. So those headers are read again without the upgrade, and the body after them."""
+        rest = memoryview(data)
+        while not self._is_deaf:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                head, self._plain_head = self._plain_head, b""
+                if not head:
+                    self._is_deaf = True
+                    return
+                rest = rest[upgrade.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
+                # As uvicorn sets it.
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                self.parser.feed_data(head)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Not trailers: they come after the headers were checked, and are no part of what is relayed.
@@ -119,11 +153,30 @@ class LimitedProtocol(HttpToolsProtocol):
             self._expect_headers()
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            method = self.parser.get_method()
+            if method != b"CONNECT":
+                self._plain_head = self._make_plain_head(method)
+                return
         self._is_in_headers, self._header_bytes = False, 0
         self._has_new_headers = True
         self._body_bytes = self._other_bytes = 0
         self._stop_waiting()
         super().on_headers_complete()
+        if self.parser.should_upgrade():
+            # CONNECT is an upgrade without a header. It is answered, and then there is nothing to say.
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        if not self._plain_head:
+            super().on_message_complete()
+
+    def _make_plain_head(self, method: bytes) -> bytes:
+        """The headers that were read; none of their names and values can have the end of a line in it."""
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        lines += (b"%b: %b" % each for each in self.headers if each[0] != b"upgrade")
+        return b"\r\n".join([*lines, b"", b""])
 
     def _expect_headers(self) -> None:
         self._deadline = self.loop.call_later(self.limits.request_seconds, self._give_up)
@@ -138,12 +191,32 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_in_headers:
             self.transport.close()
 
-    def _refuse(self) -> None:
-        error = GatewayError(431, "headers_too_large", "The headers of the request are too large.")
-        head = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    def send_400_response(self, msg: str) -> None:
+        """In place of uvicorn's, which is plain text."""
+        self._refuse(
+            GatewayError(
+                400,
+                "invalid_http",
+                "The request is not valid HTTP/1.1. Send URL paths in ASCII, with other characters as %XX.",
+            )
+        )
+
+    def _refuse(self, error: GatewayError) -> None:
+        if self._is_answering():
+            self.transport.close()
+            return
+        head = b"HTTP/1.1 %d %b\r\n" % (error.status, HTTPStatus(error.status).phrase.encode())
         size = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(error.body)
-        self.transport.write(head + size + error.body)
+        self.transport.write(head + b"content-type: application/json\r\n" + size + error.body)
         self.transport.close()
+
+    def _is_answering(self) -> bool:
+        """Whether an answer to an earlier request is due or has begun: a refusal would be taken for it, or
+        for a part of it."""
+        cycle: Any = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        return bool(self.pipeline) or cycle.response_started or not cycle.more_body
 
 
 def make_protocol(limits: Limits) -> type[asyncio.Protocol]:

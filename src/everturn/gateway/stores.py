@@ -8,6 +8,7 @@ one has said: a folder of transcripts each, or its part of the store that `store
 import time
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from everturn.adapters.tracking.transcript_folder import (
 )
 from everturn.decide.options import StoreSettings
 from everturn.errors import EverturnError
+from everturn.safe_files import make_folder
 from everturn.session.store.breaker import MAX_FAILURES, StoreBreaker
 from everturn.session.store.factory import StoreFactory
 from everturn.session.store.folder import FolderStores
@@ -130,6 +132,17 @@ class SharedStores:
 def _repeat(problem: EverturnError) -> EverturnError:
     """For another thread: an error belongs to the one that raised it."""
     return type(problem)(*problem.args)
+
+
+def find_folder_problem(folder: Path) -> str:
+    """Why conversations cannot be kept in a folder, or "". Makes the folder if it is missing."""
+    try:
+        make_folder(folder)
+        # Whoever has the rights may still fail, as on a disk that is mounted for reading.
+        with TemporaryFile(dir=folder):
+            return ""
+    except OSError as problem:
+        return f"Conversations cannot be kept in {folder}: {problem.strerror}."
 
 
 def default_gateway_folder() -> Path:

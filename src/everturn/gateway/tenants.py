@@ -1,5 +1,7 @@
-"""The conversations of each tenant, and the work on them. Everything here runs in worker threads."""
+"""The conversations of each tenant, and the work on them: in worker threads, but for what is done at once."""
 
+import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -11,11 +13,26 @@ import msgspec
 
 from everturn.adapters.tracking import CallerRequest, ConversationTracker, PreparedCall, UnsupportedRequest
 from everturn.adapters.tracking.conversation import TrackedConversation
+from everturn.adapters.tracking.counting import ConversationBusy
 from everturn.adapters.tracking.effect_handler import refuse_to_send
-from everturn.adapters.tracking.tracker import RequestAbandoned
-from everturn.gateway.bodies import TOO_DEEP, ReadReply, UnreadableBody, read_reply, read_request
+from everturn.adapters.tracking.tracker import NOT_RECORDED, NOT_WRITTEN, RequestAbandoned
+from everturn.gateway.bodies import (
+    TOO_DEEP,
+    ReadReply,
+    TooLarge,
+    UnreadableBody,
+    decompress,
+    drop_thinking,
+    read_at_once,
+    read_reply,
+    read_request,
+    replace_messages,
+)
+from everturn.gateway.descriptors import count_conversations
 from everturn.gateway.failures import describe_failure
 from everturn.gateway.holds import options_of_tenant
+from everturn.gateway.limits import MIB
+from everturn.gateway.malformed import MALFORMED, is_malformed
 from everturn.gateway.memory import ConversationMemory
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.savings import ListSize, compute_saved, estimate_list, estimate_unmanaged
@@ -28,6 +45,10 @@ from everturn.session.upstream import RawResponse, Send
 
 # Edits that take content out of what is sent. Without one, nothing was saved.
 REMOVING: Final = (Cleared, Compacted, Offloaded, Trimmed, CacheDeleted)
+COUNTED_UNCHANGED: Final = "the client's list was counted as it came"
+# A list with more bytes than this is counted as it came: one of small blocks takes thirty times its size in
+# memory, and most of a second. Our choice: the text of a window of a million tokens has 4 MB.
+MAX_COUNT_BYTES: Final = 8 * MIB
 
 
 class ClientRequest(NamedTuple):
@@ -48,6 +69,17 @@ class NotUnderstood(NamedTuple):
     is_failure: bool = False
 
 
+# Everturn had too much to do.
+NOT_IN_TIME: Final = NotUnderstood("it could not be prepared in time", is_failure=True)
+
+
+class PlannedCount(NamedTuple):
+    """What is sent for a client's count; None for the client's own bytes. What it was made from is not kept:
+    it is many times as large, and the answer may take long."""
+
+    body: bytes | None
+
+
 class RelayedReply(NamedTuple):
     """What was relayed of a reply."""
 
@@ -62,6 +94,30 @@ class RelayedReply(NamedTuple):
 class _Usage(msgspec.Struct):
     model: str = ""
     usage: Usage | None = None
+
+
+_MANAGEMENT: Final = "context_management ("
+# As the API names them: clear_tool_uses_20250919.
+_EDIT_KIND: Final = re.compile(r"(clear|compact)(_[a-z]{1,12}){0,3}_20\d{6}")
+_decode_usage: Final = msgspec.json.Decoder(_Usage).decode
+
+
+class _OutOfTime(Exception):
+    """Nobody waits for a count any more."""
+
+
+def _check_time(ends: float) -> None:
+    if time.monotonic() > ends:
+        raise _OutOfTime
+
+
+def _without_names(why: str) -> str:
+    """Why a request is not supported, without what only its client has written: the kinds of its edits."""
+    begin, named, rest = why.partition(_MANAGEMENT)
+    kinds, _, end = rest.rpartition(")")
+    if not named or all(map(_EDIT_KIND.fullmatch, kinds.split(", "))):
+        return why
+    return begin + _MANAGEMENT.removesuffix(" (") + end
 
 
 class TenantConversations:
@@ -81,6 +137,9 @@ class TenantConversations:
         self._sizes: WeakKeyDictionary[TrackedConversation, ListSize] = WeakKeyDictionary()
         self._summaries: WeakKeyDictionary[TrackedConversation, Decimal] = WeakKeyDictionary()
         self._removed: WeakKeyDictionary[TrackedConversation, tuple[bool, int]] = WeakKeyDictionary()
+        # What the replies to requests have cost that are in no conversation.
+        self.unrecorded = UsageTotals()
+        self._lock = Lock()
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 
@@ -91,6 +150,37 @@ class TenantConversations:
             return self.tracker.prepare(read, refuse_to_send)
 
         return self._understand(given, prepare, observe=True)
+
+    def observe_at_once(self, given: ClientRequest) -> PreparedCall | NotUnderstood | None:
+        """The same on the event loop, for a request that continues a conversation in memory; None for any
+        other. It is written with its reply, or by `keep_request`."""
+        try:
+            fields = read_at_once(
+                given.body, given.encoding, max_messages=self._limits.messages, scope=given.scope
+            )
+            # What a thread continues may have to be read from the store.
+            if fields is None or fields.get("thread") is not None:
+                return None
+            read = self.tracker.read(fields, given.betas, scope=given.scope, observe=True)
+            if isinstance(read, UnsupportedRequest):
+                return NotUnderstood(_without_names(read.why))
+            return self.tracker.observe_at_once(read)
+        except RecursionError:
+            return None
+        except Exception as problem:
+            # The other way may succeed: it reads the conversation from its store.
+            self.tracker.report_problem("a request was recorded in a second attempt", repr(problem))
+            return None
+
+    def keep_request(self, call: PreparedCall) -> None:
+        """Write a request of `observe_at_once` whose reply has not come yet."""
+        try:
+            self.tracker.keep_request(call)
+            self._memory.note(call.tracked)
+        except Exception as problem:
+            why = describe_failure(problem)
+            self.tracker.report_failure(problem, call, why=why, outcome=NOT_WRITTEN)
+            self._metrics.note_store(problem)
 
     def prepare(
         self,
@@ -116,11 +206,15 @@ class TenantConversations:
         *,
         observe: bool,
     ) -> PreparedCall | NotUnderstood:
+        fields: Mapping[str, Any] = {}
         try:
             fields = self.read_fields(given)
             read = self.tracker.read(fields, given.betas, scope=given.scope, observe=observe)
             if isinstance(read, UnsupportedRequest):
-                return NotUnderstood(read.why)
+                return NotUnderstood(_without_names(read.why))
+            # Not replaced by what we would send: the API says what is wrong with it.
+            if not observe and not isinstance(fields.get("stream"), bool | None):
+                return NotUnderstood("its stream is not a boolean")
             prepared = prepare(read, fields)
             self._memory.note(prepared.tracked)
             self._metrics.note_store(None)
@@ -134,6 +228,8 @@ class TenantConversations:
             # What became of it was told when it was abandoned.
             return NotUnderstood(str(problem), is_failure=True)
         except Exception as problem:
+            if is_malformed(fields):
+                return NotUnderstood(MALFORMED)
             why = describe_failure(problem)
             self.tracker.report_failure(problem, why=why)
             self._metrics.note_store(problem)
@@ -150,6 +246,70 @@ class TenantConversations:
             scope=given.scope,
         )
 
+    # ── counts ───────────────────────────────────────────────────────────────────────────────────
+
+    def plan_count(
+        self, given: ClientRequest, ends: float, *, has_thinking: bool = True
+    ) -> PlannedCount | NotUnderstood:
+        """What is sent for a count of a client's list; without thinking, after a refusal, None if thinking
+        cannot be the reason. Nothing is changed. It is given up at `ends`, by the monotonic clock, and so is
+        waiting for a conversation that somebody works on."""
+        limits = self._limits
+        fields: Mapping[str, Any] = {}
+        try:
+            _check_time(ends)
+            content = b"".join(decompress([given.body], given.encoding, MAX_COUNT_BYTES))
+            if len(content) > MAX_COUNT_BYTES:
+                raise TooLarge
+            _check_time(ends)
+            # Not kept: it would take the place of the request that the next one continues.
+            fields = read_request(
+                content, "", max_bytes=limits.decompressed_bytes, max_messages=limits.messages, is_kept=False
+            )
+            if fields.get("thread") is not None:
+                # The whole list would be counted in addition to what the API has of the thread.
+                return NotUnderstood("it counts in a thread")
+            _check_time(ends)
+            plan = self.tracker.plan_count(fields, given.betas, scope=given.scope, ends=ends)
+            if plan is None:
+                return NotUnderstood("it is not supported")
+            _check_time(ends)
+            messages = plan.encoded_messages() if has_thinking else plan.encoded_messages_without_thinking()
+            if messages is None:
+                return PlannedCount(None)
+            _check_time(ends)
+            return PlannedCount(replace_messages(content, messages))
+        except TooLarge:
+            return NotUnderstood("it is too large", is_failure=True)
+        except _OutOfTime:
+            return NOT_IN_TIME
+        except UnreadableBody as problem:
+            return NotUnderstood(str(problem))
+        except RecursionError:
+            return NotUnderstood(TOO_DEEP)
+        except ConversationBusy:
+            return NotUnderstood("its conversation is busy", is_failure=True)
+        except Exception as problem:
+            if is_malformed(fields):
+                return NotUnderstood(MALFORMED)
+            return self._report_uncounted(problem)
+
+    def leave_out_thinking(self, given: ClientRequest) -> bytes | None:
+        """The client's own list without its thinking; None if it has none, or cannot be read."""
+        try:
+            limit = self._limits.decompressed_bytes
+            return drop_thinking(b"".join(decompress([given.body], given.encoding, limit)))
+        except (UnreadableBody, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            return None
+        except Exception as problem:
+            self._report_uncounted(problem)
+            return None
+
+    def _report_uncounted(self, problem: Exception) -> NotUnderstood:
+        why = describe_failure(problem)
+        self.tracker.report_problem(f"{why}; {COUNTED_UNCHANGED}", repr(problem))
+        return NotUnderstood(why, is_failure=True)
+
     # ── replies ──────────────────────────────────────────────────────────────────────────────────
 
     def record(self, call: PreparedCall, given: ClientRequest, reply: RelayedReply) -> str:
@@ -164,29 +324,56 @@ class TenantConversations:
             return f"a reply was not recorded: {problem}"
         except Exception as problem:
             why = describe_failure(problem)
-            self.tracker.report_failure(problem, call, why=why)
+            self.tracker.report_failure(problem, call, why=why, outcome=NOT_RECORDED)
             self._metrics.note_store(problem)
             return f"a reply was not recorded: {why}"
         return ""
 
+    def count_unrecorded(self, reply: RelayedReply) -> str:
+        """Count what a reply has cost whose request was not understood. Always returns "": nobody is told
+        that it could not be read, because the request was reported already."""
+        try:
+            read = read_reply(
+                reply.pieces, reply.content_type, reply.encoding, max_bytes=self._limits.reply_bytes
+            )
+            said = _decode_usage(read.body)
+        except (UnreadableBody, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            return ""
+        if said.usage is not None:
+            spent = price_usage(said.usage, said.model, self.tracker.parts.clock().date())
+            with self._lock:
+                self.unrecorded += spent
+            self._metrics.add_usage(said.usage)
+            self._metrics.add_dollars("conversation", spent.dollars)
+        return ""
+
     def _record(self, call: PreparedCall, given: ClientRequest, read: ReadReply, reply: RelayedReply) -> None:
         raw = RawResponse(read.body, reply.request_id)
-        said = msgspec.json.decode(read.body, type=_Usage)
-        if read.problem or reply.is_cut:
+        try:
+            said = _decode_usage(read.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise UnreadableBody("it is not JSON") from None
+        except RecursionError:
+            raise UnreadableBody(TOO_DEEP) from None
+        price = None
+        try:
+            if read.problem or reply.is_cut:
+                if said.usage is not None:
+                    self.tracker.record_partial(call, raw)
+            else:
+                price = self.tracker.record_response(call, raw)
+                self._memory.note(call.tracked)
+                self._metrics.note_store(None)
+        finally:
+            # A reply is paid before it is written, so it is counted also if its store fails.
             if said.usage is not None:
-                self.tracker.record_partial(call, raw)
-        else:
-            self.tracker.record_response(call, raw)
-            self._memory.note(call.tracked)
-        if said.usage is not None:
-            self._count(call, given, said.model, said.usage)
+                spent = price or price_usage(said.usage, said.model, self.tracker.parts.clock().date())
+                self._metrics.add_usage(said.usage)
+                self._metrics.add_dollars("conversation", spent.dollars)
+        if said.usage is not None and call.body and not call.request.is_observed:
+            self._count_saved(call, given, said.model, said.usage)
 
-    def _count(self, call: PreparedCall, given: ClientRequest, model: str, usage: Usage) -> None:
-        today = self.tracker.parts.clock().date()
-        self._metrics.add_usage(usage)
-        self._metrics.add_dollars("conversation", price_usage(usage, model, today).dollars)
-        if call.request.is_observed or not call.body:
-            return
+    def _count_saved(self, call: PreparedCall, given: ClientRequest, model: str, usage: Usage) -> None:
         tracked = call.tracked
         is_reduced = self._has_removed(tracked)
         before = self._sizes.get(tracked)
@@ -200,6 +387,7 @@ class TenantConversations:
         if is_reduced:
             ttl = call.request.parameters.lifetime.ttl
             unmanaged = estimate_unmanaged(usage, now, before, ttl)
+            today = self.tracker.parts.clock().date()
             self._metrics.add_saved(compute_saved(usage, unmanaged, summaries, model, today))
 
     def _has_removed(self, tracked: TrackedConversation) -> bool:
@@ -222,7 +410,9 @@ class Tenants:
         self._metrics = metrics
         self._lock = Lock()
         self._known: dict[str, TenantConversations] = {}
-        self._memory = ConversationMemory(settings.limits.memory_bytes, self._list_trackers)
+        # Those that replicas share have no files.
+        most = sys.maxsize if stores.is_shared else count_conversations()
+        self._memory = ConversationMemory(settings.limits.memory_bytes, self._list_trackers, most)
         metrics.watch_memory(self._memory)
 
     def _list_trackers(self) -> list[ConversationTracker]:
@@ -254,7 +444,8 @@ class Tenants:
     def bill(self) -> Bill:
         """What all calls have cost, summaries included."""
         bills = [each.tracker.bill for each in self._known.values()]
-        total: dict[Any, UsageTotals] = {}
+        unrecorded = sum((each.unrecorded for each in self._known.values()), UsageTotals())
+        total: dict[Any, UsageTotals] = {"conversation": unrecorded}
         for bill in bills:
             for purpose, spent in bill.parts.items():
                 total[purpose] = total.get(purpose, UsageTotals()) + spent

@@ -21,6 +21,7 @@ from everturn.safe_files import read_file, replace_file
 
 # How often the file is looked at. Our choice.
 REFRESH_SECONDS: Final = 1.0
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _TENANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -52,7 +53,8 @@ class Tokens:
         if time.monotonic() - self._refreshed < REFRESH_SECONDS:
             return self._find(token)
         try:
-            self._entries = self._refresh() or self._entries
+            if (now := self._refresh()) is not None:
+                self._entries = now
             self._refreshed = time.monotonic()
         except InputError:
             if (found := self._find(token)) is None:
@@ -82,7 +84,8 @@ def load_tokens(path: Path) -> Tokens:
         now = _read_version(path)
         if now == seen:
             return None
-        entries, seen = _read_some(path), now
+        # The last token may have been revoked: then nobody is let in.
+        entries, seen = _read(path), now
         return entries
 
     return Tokens(_read_some(path), refresh)
@@ -129,4 +132,11 @@ def _read(path: Path) -> tuple[TokenEntry, ...]:
     for entry in entries:
         if not _TENANT.fullmatch(entry.tenant):
             raise InputError(f"{path} names the tenant {entry.tenant!r}; use letters, digits, '.', '_', '-'.")
+        if not _DIGEST.fullmatch(entry.sha256):
+            # Not repeated: it may be the token itself.
+            raise InputError(
+                f"{path} has a sha256 of the tenant {entry.tenant} that is not 64 hexadecimal digits in "
+                "lower case. Remove that entry, then make a token: "
+                f"everturn gateway token {entry.tenant} --tokens {path}"
+            )
     return entries

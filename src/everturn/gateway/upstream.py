@@ -1,13 +1,15 @@
 """The connection to the provider. The operator chooses it; nothing in a request can change it (GW-19)."""
 
 import errno
+import re
 import urllib.request
 from collections.abc import AsyncIterable, Iterable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 import yarl
+from aiohttp.abc import AbstractStreamWriter
 
 from everturn.errors import UsageError
 from everturn.gateway.failures import GatewayError
@@ -15,6 +17,10 @@ from everturn.gateway.values import Timing
 
 _BUFFER: Final = 64 * 1024
 _MAX_HEADER: Final = 64 * 1024
+_PROVIDER: Final = "anthropic.com"
+_STATUSES: Final = range(200, 600)
+# What a header cannot have in it (RFC 9110 5.5), and the server does not send.
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 # Nothing is added to what the client sent.
 _NOT_ADDED: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -25,6 +31,10 @@ def check_upstream(url: str) -> str:
         parts = urlsplit(url)
         # Reading the port raises if it is none.
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # What the resolver does with it: raises for labels that are empty or too long.
+        (parts.hostname or "").encode("idna")
+        # The parser above removes some of these without a word.
+        is_address = is_address and url.isprintable() and not any(map(str.isspace, url))
     except ValueError:
         is_address = False
     # What stands before the host may be a password.
@@ -35,6 +45,12 @@ def check_upstream(url: str) -> str:
     if "?" in url or "#" in url:
         raise UsageError(f"The upstream {url!r} has a query or a fragment in it; use https://HOST/PATH.")
     return url.rstrip("/")
+
+
+def is_api(url: str) -> bool:
+    """Whether this is the provider's own API, under any of its names."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return host == _PROVIDER or host.endswith(f".{_PROVIDER}")
 
 
 class Upstream:
@@ -50,6 +66,7 @@ class Upstream:
         timing = self._timing
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+            request_class=_RawHeaders,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=_NOT_ADDED,
@@ -77,7 +94,7 @@ class Upstream:
         if self._session is None:
             raise GatewayError(503, "starting", "The gateway is starting or stopping. Send it again.")
         try:
-            return await self._session.request(
+            response = await self._session.request(
                 method,
                 yarl.URL(self.base + target, encoded=True),
                 headers=list(headers),
@@ -89,13 +106,55 @@ class Upstream:
             raise GatewayError(
                 504, "upstream_timeout", f"The upstream {self.base} did not answer in time. Send it again."
             ) from None
-        except (aiohttp.ClientError, OSError) as problem:
+        except (aiohttp.ClientError, OSError, UnicodeError) as problem:
             raise GatewayError(
                 502,
                 "upstream_unreachable",
                 f"The upstream {self.base} cannot be reached ({_explain(problem)}). Check the network, and "
                 "the gateway's --upstream.",
             ) from None
+        if response.status not in _STATUSES:
+            response.close()
+            raise GatewayError(
+                502,
+                "upstream_invalid",
+                f"The upstream {self.base} answered with status {response.status}, which is not from 200 to "
+                "599. Check the gateway's --upstream.",
+            )
+        if _CONTROL.search(b"".join([value for _, value in response.raw_headers])):
+            response.close()
+            raise GatewayError(
+                502,
+                "upstream_invalid",
+                f"The upstream {self.base} answered with a control character in a header. Check the "
+                "gateway's --upstream.",
+            )
+        return response
+
+
+class _RawHeaders(aiohttp.ClientRequest):
+    """The library writes headers as UTF-8. Bytes that are not UTF-8 have to arrive as they came (GW-4), so
+    the headers are written anew before they leave, together with the body if there is one."""
+
+    async def send(self, conn: Any) -> aiohttp.ClientResponse:
+        if not self._is_ascii() and getattr(self, "_continue", None) is None:
+            # Without a body the headers would leave at once. Whoever waits for a "100 Continue" comes through
+            # `write_bytes` in any case; this one has arrived.
+            arrived = self.loop.create_future()
+            arrived.set_result(True)
+            setattr(self, "_continue", arrived)  # noqa: B010
+        return await super().send(conn)
+
+    async def write_bytes(self, writer: AbstractStreamWriter, conn: Any, *rest: Any, **named: Any) -> None:
+        if not self._is_ascii():
+            line: bytes = getattr(writer, "_headers_buf", b"").partition(b"\r\n")[0]
+            pairs = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
+            head = b"%b\r\n%b\r\n" % (line, pairs.encode(errors="surrogateescape"))
+            setattr(writer, "_headers_buf", head)  # noqa: B010
+        await super().write_bytes(writer, conn, *rest, **named)
+
+    def _is_ascii(self) -> bool:
+        return all(map(str.isascii, self.headers.values()))
 
 
 def _explain(problem: Exception) -> str:

@@ -35,6 +35,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     summary: float = 240.0
     # How long a request is prepared where no summary is written; then it is sent as it came.
     prepare: float = 10.0
+    # How long a count waits for what it is to count; then it is sent as it came.
+    count: float = 1.0
     # How long the headers of a response wait for the name of the conversation.
     session: float = 0.1
     # How long the end of a reply waits for its record, where replicas share conversations.

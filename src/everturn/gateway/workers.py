@@ -32,6 +32,10 @@ class WorkerThreads:
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work`. Work that has begun is not stopped if nobody waits for it any more."""
+        return await self.submit(work)
+
+    def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """The same for a caller that does not wait."""
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future())
         if self._free:
@@ -43,7 +47,7 @@ class WorkerThreads:
             worker.jobs.put(job)
         else:
             self._waiting.append(job)
-        return await job.future
+        return job.future
 
     def _finish(self, worker: "_Worker", future: "asyncio.Future[Any]", result: Any, problem: Any) -> None:
         """On the event loop, when a worker has done something."""

@@ -12,6 +12,9 @@ import msgspec
 TOOL_USE = "tool_use"
 TOOL_RESULT = "tool_result"
 THINKING = frozenset({"thinking", "redacted_thinking"})
+# The kind of a block that holds the text of a message with role "system". It is recorded in a user's message
+# and sent as a message of its own (`adapters/tracking/system_messages.py`).
+SYSTEM_TEXT = "everturn_system"
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):

@@ -39,6 +39,8 @@ class Compacted(msgspec.Struct, frozen=True, tag=True):
     logical_parent: str = ""
     discovered_tools: tuple[str, ...] = ()
     kept: KeptSegment | None = None
+    # What is kept, as the provider has counted it; 0 if that is not known.
+    tokens_kept: int = 0
 
 
 class Undone(msgspec.Struct, frozen=True, tag=True):

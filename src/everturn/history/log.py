@@ -5,13 +5,14 @@ a trim replaces the view, and those are rare. A boundary takes effect when its s
 compaction interrupted by a crash leaves the old view in place (TR-10).
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Literal, overload
 
 import msgspec
 
-from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Trimmed, Undone
+from everturn.history.edits import Cleared, Compacted, Offloaded, Pinned, Rewound, Trimmed, Undone
 from everturn.history.records import Record
 from everturn.history.threads import ThreadIssue
 
@@ -90,7 +91,8 @@ class Log:
         self.notes: list[ThreadIssue] = []
         # The record that the next one continues: the newest message, or a record attached to it. The last
         # line of a file may continue an older record; continuing from that line would leave out everything
-        # recorded since.
+        # recorded since. A rewind is meant to: what comes next continues the rewind, not something else that
+        # is attached to the same message and may be the end of a segment that a later compaction kept.
         self.tip: Record | None = None
         self._shown: list[Record] = []
         self._stale: frozenset[str] = frozenset()
@@ -119,9 +121,17 @@ class Log:
         """The views that compactions replaced, oldest first."""
         return tuple(View(past.shown, self._cleared, self._offloaded, past.stale) for past in self._past)
 
+    def copy(self) -> "Log":
+        """A log that has the same records and goes on by itself."""
+        made = copy.copy(self)
+        made.records, made.notes = list(self.records), list(self.notes)
+        made._shown, made._past = list(self._shown), list(self._past)
+        return made
+
     def append(self, record: Record) -> ViewChange:
         self.records.append(record)
-        if self.tip is None or record.kind in ("user", "assistant") or record.parent == self.tip.uuid:
+        is_message = record.kind in ("user", "assistant") or isinstance(record.edit, Rewound)
+        if self.tip is None or is_message or record.parent == self.tip.uuid:
             self.tip = record
         if self._pending is not None and record.kind in ("user", "assistant"):
             return self._finish_compaction(self._pending, record)

@@ -18,6 +18,8 @@ KINDS: frozenset[str] = frozenset(get_args(RecordKind))
 
 # The model name of replies that no model wrote: "No response requested.", an API error shown as text.
 SYNTHETIC = "<synthetic>"
+# The server ran its own tools (web search) for long: the reply goes on when it is sent back (api-facts 6).
+PAUSED = "pause_turn"
 
 
 class CacheCreation(msgspec.Struct, frozen=True, gc=False):
@@ -109,6 +111,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def message_id(self) -> str:
         return self.reply.message_id if self.reply else ""
+
+
+def is_unfinished(record: Record) -> bool:
+    """Whether the model goes on with this reply when it is the last message: the API has paused it, or the
+    caller has begun it (prefill), so that no response is known for it."""
+    reply = record.reply
+    if record.kind != "assistant" or record.api_error:
+        return False
+    if reply is None or not (reply.model or reply.message_id or reply.usage):
+        return True
+    return reply.stop_reason == PAUSED
 
 
 def record_time(record: Record) -> datetime | None:

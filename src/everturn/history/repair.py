@@ -26,6 +26,7 @@ from everturn.history.blocks import text_of as words_of
 RepairKind = Literal[
     "missing_result", "orphan_result", "repeated_result", "repeated_call", "repeated_block", "blank_text",
     "misplaced_block", "missing_start", "trailing_thinking", "tool_input", "negative_usage", "server_call",
+    "missing_tool",
 ]  # fmt: skip
 
 # Calls of tools that the provider runs. Their results are in the same message, or in the reply that goes on.
@@ -68,15 +69,28 @@ def distinct_calls(
     return found
 
 
-def end_server_calls(blocks: Sequence[Block], repairs: list[Repair]) -> list[Block]:
+def end_server_calls(
+    blocks: Sequence[Block], repairs: list[Repair], *, before: Sequence[Block] = ()
+) -> list[Block]:
     """The blocks of an assistant message after which the user has spoken. A call of a tool that the provider
     runs (web search) gets no result any more, and without one the API refuses the message: an error is put
-    behind it, before calls that the user's message answers."""
-    calls = [fields_of(block) for block in blocks if block.kind in SERVER_CALLS]
-    answered = {block.call for block in blocks if block.kind.endswith(TOOL_RESULT)}
-    ends = [_unavailable(call, repairs) for call in calls if call.get("id") not in answered]
+    behind it, before calls that the user's message answers. `before`: the blocks of earlier replies, whose
+    calls may still run (code that calls several tools, one after the other)."""
+    ends = [_unavailable(call, repairs) for call in open_server_calls([*before, *blocks])]
     at = next((at for at, block in enumerate(blocks) if block.is_call), len(blocks)) if ends else 0
     return [*blocks[:at], *ends, *blocks[at:]]
+
+
+def open_server_calls(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """The fields of those calls of the provider's own tools that have no result in these blocks."""
+    return [fields_of(call) for call in server_calls_under_way(blocks)]
+
+
+def server_calls_under_way(blocks: Sequence[Block]) -> list[Block]:
+    """The same as blocks."""
+    calls = [block for block in blocks if block.kind in SERVER_CALLS]
+    answered = {block.call for block in blocks if block.kind.endswith(TOOL_RESULT)} if calls else ()
+    return [call for call in calls if fields_of(call).get("id") not in answered]
 
 
 def _unavailable(call: dict[str, Any], repairs: list[Repair]) -> Block:

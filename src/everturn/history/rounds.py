@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from everturn.history.records import Record
+from everturn.history.blocks import Block, fields_of
+from everturn.history.records import PAUSED, Record
+from everturn.history.repair import SERVER_CALLS
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -63,17 +65,8 @@ def split_rounds(records: Sequence[Record]) -> tuple[Round, ...]:
 
 def find_cut_points(records: Sequence[Record]) -> tuple[int, ...]:
     """Positions where the records may be divided without separating what belongs together."""
-    # What ties records together, from the first to the last of them: a message, and a call with its result.
-    messages: dict[str, list[int]] = {}
-    calls: dict[str, list[int]] = {}
-    for at, record in enumerate(records):
-        if name := record.message_id:
-            messages.setdefault(name, [at, at])[1] = at
-        for block in record.blocks:
-            if name := block.call:
-                calls.setdefault(name, [at, at])[1] = at
     open_ties = [0] * (len(records) + 1)
-    for first, last in (*messages.values(), *calls.values()):
+    for first, last in (*_tie_by_name(records), *_tie_paused(records)):
         open_ties[first] += 1
         open_ties[last] -= 1
     points: list[int] = []
@@ -83,3 +76,34 @@ def find_cut_points(records: Sequence[Record]) -> tuple[int, ...]:
             points.append(at)
         held += open_ties[at]
     return (*points, len(records))
+
+
+def _tie_by_name(records: Sequence[Record]) -> Iterable[Sequence[int]]:
+    """The first and the last record of each message, and of each call with its result."""
+    messages: dict[str, list[int]] = {}
+    calls: dict[str, list[int]] = {}
+    for at, record in enumerate(records):
+        if name := record.message_id:
+            messages.setdefault(name, [at, at])[1] = at
+        for block in record.blocks:
+            if name := _call_of(block):
+                calls.setdefault(name, [at, at])[1] = at
+    return (*messages.values(), *calls.values())
+
+
+def _call_of(block: Block) -> str:
+    """The id of a call, on the call and on its result. That of a call which the provider runs is in its
+    fields: its result may be in the reply that goes on."""
+    return str(fields_of(block).get("id", "")) if block.kind in SERVER_CALLS else block.call
+
+
+def _tie_paused(records: Sequence[Record]) -> Iterable[Sequence[int]]:
+    """Each paused reply, and the reply that goes on with it."""
+    paused = -1
+    for at, record in enumerate(records):
+        if record.kind == "assistant":
+            if paused >= 0:
+                yield paused, at
+            paused = at if record.reply is not None and record.reply.stop_reason == PAUSED else -1
+        elif record.kind == "user":
+            paused = -1

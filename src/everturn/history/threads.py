@@ -130,10 +130,16 @@ class _KeptSegments:
             found = self.waiting.get(record.parent, found)
         return found or (record.parent, -1)
 
-    def summarized(self, boundary: int) -> None:
+    def summarized(self, boundary: int, name: str) -> None:
+        """The summary of this boundary has come. If the segment stands before the summary (its anchor is the
+        boundary), the compaction is continued behind its summary. What names the end of that segment, such as
+        a rewind, continues that record.
+        """
         for tail, kept in tuple(self.waiting.items()):
             if kept[1] == boundary:
-                self.in_force[tail] = self.waiting.pop(tail)
+                del self.waiting[tail]
+                if kept[0] != name:
+                    self.in_force[tail] = kept
 
     def drop(self, boundary: int | None) -> None:
         """The compaction was undone: the records it kept have their own place in the tree again."""
@@ -173,8 +179,8 @@ class _Links:
                 segments.waiting[record.edit.kept.tail] = (record.edit.kept.anchor, at)
             elif isinstance(record.edit, Undone):
                 segments.drop(self.places.get(record.edit.boundary))
-            elif record.compact_summary:
-                segments.summarized(self._boundary_of(at))
+            elif record.compact_summary and (boundary := self._boundary_of(at)) >= 0:
+                segments.summarized(boundary, records[boundary].uuid)
             if (earlier := self.places.get(record.uuid)) is not None:
                 repeated += 1
                 if (records[earlier].parent, records[earlier].blocks) == (record.parent, record.blocks):
@@ -271,7 +277,9 @@ def _on_the_way_to_what_was_left(
     needed: set[int] = set()
     for at in range(len(records) - 1, -1, -1):
         is_message = records[at].kind in ("user", "assistant")
-        if at in path or (is_message and at in live) or at in needed:
+        # A result that only messages left behind continue is left with them, and so is what leads to it.
+        stays = is_message and at in live and at not in ways
+        if at in path or stays or at in needed:
             needed.add(links.parents[at])
         elif is_message or at in ways:
             ways.add(links.parents[at])

@@ -30,12 +30,13 @@ MAX_BREAKS: Final = 5
 
 def context_usage(file: Path, options: Options | None = None) -> dict[str, Any]:
     report = context_report(open_session(file, options=options))
+    compacts = report.compacts_automatically
     return {
         "model": report.model.id,
         "tokens": report.size.tokens,
         "window": report.window.tokens,
-        "percent_left_until_compaction": report.levels.percent_left,
-        "compacts_at": report.limits.auto,
+        "percent_left_until_compaction": report.levels.percent_left if compacts else None,
+        "compacts_at": report.limits.auto if compacts else None,
         "level": report.level,
         "by_kind": {each.label: each.tokens for each in report.categories if each.tokens},
         "by_tool": {each.tool: each.request_tokens + each.result_tokens for each in report.tools[:MAX_ROWS]},

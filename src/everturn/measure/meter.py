@@ -21,6 +21,7 @@ from everturn.history.edits import (
     CacheDeleted,
     CacheDeletionsEnded,
     Cleared,
+    Compacted,
     Edit,
     Offloaded,
     ThinkingDropped,
@@ -129,11 +130,14 @@ class Meter:
             case _:
                 pass
 
-    def add_kept(self, record: Record) -> None:
+    def add_kept(self, record: Record, counted: int | None = None) -> None:
         """Add a record whose usage refers to a different context: one kept from before a boundary, or one
-        said after a boundary that was undone.
+        said after a boundary that was undone. `counted` are the tokens that the provider has counted for it.
         """
+        before = self._sum
         self._count(record)
+        if counted is not None:
+            self._sum = before + TokenCount(counted=counted)
         if record.edit is not None:
             self.apply(record.edit)
 
@@ -265,8 +269,14 @@ def make_meter(view: View, counts: TokenCounter | None = None) -> Meter:
     meter = Meter(counts)
     for edit in edits_before(view):
         meter.apply(edit)
+    edit = view.boundary.edit if view.boundary is not None else None
+    # The first of the kept records brings the count of all of them.
+    counted = edit.tokens_kept if isinstance(edit, Compacted) and edit.tokens_kept else None
     for record in view.records:
-        if record.uuid in view.stale or record.uuid in view.shrunk:
+        if counted is not None and record.uuid in view.stale:
+            meter.add_kept(record, counted)
+            counted = 0
+        elif record.uuid in view.stale or record.uuid in view.shrunk:
             meter.add_kept(record)
         else:
             meter.add(record)

@@ -1,4 +1,5 @@
-"""What each model can do and what it costs: one dated table. No other code decides by model name.
+"""What each model can do and what it costs: one dated table. No other code of the engine decides
+by model name.
 
 As of 2026-11-15. Sources: api-facts 1.5 (minimum prefix), 1.7 (prices), 1.10 (kept thinking), 4 (tokenizer,
 tool-use prompt), 7 and 8 (limits, thinking, prefill). Assumed, because no source was found: the minimum

@@ -180,7 +180,7 @@ class Auditor:
         self._filled: Counter[str] = Counter()
         self._tools: Counter[str] = Counter()
         self._reads: dict[str, tuple[int, int]] = {}
-        # Of each tool: its calls, the tokens of its definition, and the prompts that had it.
+        # The tools that were sent, as if none had been called, and those that were.
         self._head: dict[str, UnusedTool] = {}
         self._called: set[str] = set()
         self._asides: dict[BillPurpose, UsageTotals] = {}

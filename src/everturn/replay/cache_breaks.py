@@ -18,12 +18,11 @@ import msgspec
 from everturn.decide.cache_breaks import BreakSettings
 from everturn.history.records import Usage, reported_usage
 from everturn.history.threads import Thread
-from everturn.measure.model_table import find_model
 from everturn.measure.prefix_cache import SECONDS, Ttl
 from everturn.replay.cache_check import CacheCheck, CacheChecker
 from everturn.replay.calls import RecordedCall, iter_calls
 from everturn.replay.sessions import ReplaySession
-from everturn.session.recorded import LONG_SUFFIX
+from everturn.session.recorded import find_recorded_model
 
 CacheBreakReason = Literal["compaction", "clearing", "model", "idle", "messages", "provider", "unexplained"]
 
@@ -163,7 +162,7 @@ def _span(seconds: float) -> str:
 
 def _extra(call: RecordedCall, lost: int) -> Decimal | None:
     """The price of writing what was lost (or sending it uncached), minus the price of reading it."""
-    model = find_model(call.model.replace(LONG_SUFFIX, ""))
+    model = find_recorded_model(call.model)
     if model is None:
         return None
     usage = call.usage

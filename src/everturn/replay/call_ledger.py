@@ -18,10 +18,9 @@ import msgspec
 from everturn.catalog.practice import is_practice
 from everturn.history.records import Record, Usage, fuller_usage, name_responses, record_time, reported_usage
 from everturn.measure.model import Model
-from everturn.measure.model_table import find_model
 from everturn.measure.pricing import PriceLine, compute_priced_usage
 from everturn.replay.sessions import ReplaySession
-from everturn.session.recorded import LONG_SUFFIX
+from everturn.session.recorded import find_recorded_model
 
 NO_DAY: Final = "no date"
 GROUPINGS: Final = ("session", "day", "week", "month", "project", "model", "agent")
@@ -82,7 +81,7 @@ class CallTotals(msgspec.Struct):
 @lru_cache(maxsize=16)
 def _price_lines(name: str, day: str, reported: bytes) -> tuple[PriceLine, ...] | None:
     """What a call costs, by kind; None without a known price. Cached because every grouping adds the call."""
-    model = find_model(name.replace(LONG_SUFFIX, ""))
+    model = find_recorded_model(name)
     if model is None:
         return None
     on = _priced_on(day, model)
@@ -92,7 +91,7 @@ def _price_lines(name: str, day: str, reported: bytes) -> tuple[PriceLine, ...] 
 def find_priced(calls: Iterable[BilledCall]) -> Iterator[tuple[Model, date]]:
     """The model of each call that has one in the table, and the day whose prices it has."""
     for call in calls:
-        if (model := find_model(call.model.replace(LONG_SUFFIX, ""))) is not None:
+        if (model := find_recorded_model(call.model)) is not None:
             yield model, _priced_on(call.day, model)
 
 
@@ -235,7 +234,7 @@ class CallLedger:
         try:
             local = paid.at.astimezone(self._zone).date() if paid.at else None
             monday = local - timedelta(days=local.weekday()) if local else None
-        except OverflowError:
+        except (OverflowError, ValueError):
             # The first or last day that a date can have, in another time zone.
             local = monday = None
         if local is None:

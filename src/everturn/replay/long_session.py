@@ -100,8 +100,7 @@ class _LongSession:
             new_id=lambda: f"{next(ids):08d}",
             listen=self._hear,
             roots=[self.folder],
-            fsync="never",
-            store={"url": ""},
+            store={"url": "", "fsync": "never"},
         )
 
     def run(self, compactions: int) -> Iterator[LongSessionCall | LongSessionCompaction | LongSessionEnd]:

@@ -76,31 +76,27 @@ _AS_RECORDED: Final = Options(
 _CLEARS_ONLY: Final = msgspec.structs.replace(_AS_RECORDED, policy="clears-only")
 # A recording has no notes, so a summary is obtained from the conversation.
 _STRATEGIES: Final[tuple[Strategy, ...]] = ("fork", "direct", "extractive")
-# Clearing alone does not keep a long session inside its window, so policies that only clear also compact at
-# the threshold. A sliding window never reaches it, and `none` ends there.
+# When a policy compacts; "automatic" if it is not here. Clearing alone does not keep a long session inside
+# its window, so policies that only clear also compact at the threshold. A sliding window never reaches it,
+# and `none` ends there.
 _COMPACTS: Final[dict[str, CompactionMode]] = {
-    "claude-code": "automatic",
-    "frugal": "automatic",
-    "economic": "automatic",
-    "when-cold": "automatic",
-    "clear-keep-3": "automatic",
-    "masking": "automatic",
-    "summarize-85": "automatic",
-    "clears-only": "automatic",
+    "none": "never",
+    "sliding-window": "never",
     "recorded": "recorded",
 }
-_ORDER: Final = (
-    "none", "recorded", "claude-code", "frugal", "economic", "when-cold", "clear-keep-3", "masking",
-    "sliding-window", "summarize-85", "clears-only",
-)  # fmt: skip
 _OPTIONS: Final = {
     **{name: each.options for name, each in POLICIES.items()},
     **{each.policy: each for each in (_AT_85, _AS_RECORDED, _CLEARS_ONLY)},
 }
+# In which order they are listed; a policy that is new comes last.
+_FIRST: Final = (
+    "none", "recorded", "claude-code", "frugal", "economic", "when-cold", "clear-keep-3", "masking",
+    "sliding-window", "summarize-85", "clears-only",
+)  # fmt: skip
 
 
 def _replay_policy(name: str) -> ReplayPolicy:
-    compacts = _COMPACTS.get(name, "never")
+    compacts = _COMPACTS.get(name, "automatic")
     how = msgspec.structs.replace(
         _OPTIONS[name].compact, strategies=_STRATEGIES, enabled=compacts == "automatic"
     )
@@ -113,11 +109,11 @@ def _replay_policy(name: str) -> ReplayPolicy:
     return ReplayPolicy(name, options, compacts=compacts, foresight=name == _CLEARS_ONLY.policy)
 
 
-REPLAY_POLICIES: Final = {name: _replay_policy(name) for name in _ORDER}
+REPLAY_POLICIES: Final = {name: _replay_policy(name) for name in dict.fromkeys((*_FIRST, *_OPTIONS))}
 
 
-# Names that users have seen before.
-_FORMER_NAMES: Final = {"oracle": "clears-only"}
+# Names that users have seen before; the command says the new one.
+FORMER_NAMES: Final = {"oracle": "clears-only"}
 # The policy that decides by price.
 ECONOMIC: Final = "economic"
 # The name under which a user's own options are replayed.
@@ -137,7 +133,7 @@ def parse_policy(
 ) -> ReplayPolicy:
     """Parses a policy name and its switches. `configured` are the options that this name stands for."""
     name, *switches = text.strip().split("+")
-    name = _FORMER_NAMES.get(name, name)
+    name = FORMER_NAMES.get(name, name)
     found = _configured(configured or Options()) if name == CONFIGURED else REPLAY_POLICIES.get(name)
     if found is None:
         near = get_close_matches(name, [*REPLAY_POLICIES, CONFIGURED], n=1)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import CompactionPlan, CompactionSkipped
+from everturn.decide.effects import HookEvent, HookOutcome
+from everturn.decide.options import Options
 from everturn.decide.rewind import Branch
 from everturn.engine import CompactionOutcome
 from everturn.history.edits import Undone
@@ -36,16 +38,19 @@ class AsyncSession:
     def __init__(self, session: Session, thread: ThreadPoolExecutor) -> None:
         # For reading only: a method called on it directly would not wait for its turn.
         self.session = session
-        self._thread = thread
+        # None once it is closed: what is called then runs in a thread of the event loop, and is refused.
+        self._thread: ThreadPoolExecutor | None = thread
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: str | os.PathLike[str], **arguments: Any) -> "AsyncSession":
+    async def open(
+        cls, path: str | os.PathLike[str], options: Options | None = None, **arguments: Any
+    ) -> "AsyncSession":
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="everturn session")
         loop = asyncio.get_running_loop()
         arguments.setdefault("hold_timer", TaskTimer(loop))
         try:
-            session = await loop.run_in_executor(thread, lambda: Session.open(path, **arguments))
+            session = await loop.run_in_executor(thread, lambda: Session.open(path, options, **arguments))
         except BaseException:
             thread.shutdown(wait=False)
             raise
@@ -100,9 +105,18 @@ class AsyncSession:
     def bill(self) -> Bill:
         return self.session.bill
 
-    async def close(self) -> None:
-        await self._do(self.session.close)
-        self._thread.shutdown(wait=False)
+    async def run_hooks(self, event: HookEvent, **payload: Any) -> HookOutcome:
+        return await self._do(lambda: self.session.run_hooks(event, **payload))
+
+    async def close(self, reason: str = "other") -> None:
+        """Close the session; a second time does nothing."""
+        async with self._turn:
+            try:
+                await self._in_thread(lambda: self.session.close(reason))
+            finally:
+                if self._thread is not None:
+                    self._thread.shutdown(wait=False)
+                self._thread = None
 
     async def __aenter__(self) -> Self:
         return self

@@ -99,7 +99,7 @@ class Ledger:
         self._parts: dict[BillPurpose, UsageTotals] = {purpose: UsageTotals() for purpose in BILL_PURPOSES}
         self._parts.update(asides or {})
         self._counted: set[str] = set()
-        self._notes: dict[str, None] = {}
+        self._notes: dict[str, str] = {}
         for record in records:
             self.heard(record)
 
@@ -118,16 +118,16 @@ class Ledger:
     def add(self, purpose: BillPurpose, spent: UsageTotals) -> None:
         self._parts[purpose] += spent
 
-    def note(self, text: str) -> None:
-        """Add a note to the bill; the newest ones are kept."""
-        self._notes.pop(text, None)
-        self._notes[text] = None
+    def note(self, text: str, about: str = "") -> None:
+        """Add a note to the bill; the newest ones are kept. It replaces an earlier one about the same."""
+        self._notes.pop(about or text, None)
+        self._notes[about or text] = text
         while len(self._notes) > MAX_NOTES:
             del self._notes[next(iter(self._notes))]
 
     @property
     def bill(self) -> Bill:
-        return Bill(dict(self._parts), tuple(self._notes))
+        return Bill(dict(self._parts), tuple(self._notes.values()))
 
     @property
     def asides(self) -> dict[BillPurpose, UsageTotals]:

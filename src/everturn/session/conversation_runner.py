@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, NoReturn, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from everturn.decide.compact.values import Compaction, CompactionFailed, Compact
 from everturn.decide.events import (
     Event,
     EventContext,
+    KeyChangesRepeated,
     find_failure_reason,
     make_cache_broken,
     make_hold_checked,
@@ -33,8 +34,10 @@ from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import ServerCleared
 from everturn.history.records import Record, RecordKind, ReplyMeta, Usage, make_edit_record
 from everturn.history.repair import Repair
+from everturn.session.bill import price_usage
 from everturn.session.drivers import EffectHandler, drive
 from everturn.session.effect_handler import LocalEffectHandler
+from everturn.session.key_change_watch import KeyChangeWatch, RepeatedKeyChanges
 from everturn.session.upstream import (
     RawResponse,
     Send,
@@ -49,8 +52,8 @@ from everturn.wire.anthropic import MessagePieces, Response
 T = TypeVar("T")
 # The step that is about to run.
 StepKind = Literal["turn", "compaction"]
-# Why the provider refuses a request: it does not fit, or something in it is not accepted.
-Refusal = Literal["too_long", "invalid"]
+# Why the provider refuses a request: it does not fit, or thinking or something else in it is not accepted.
+Refusal = Literal["too_long", "thinking", "invalid"]
 BAD_REQUEST: Final = 400
 
 
@@ -107,6 +110,11 @@ class ConversationRunner:
         self._durable = len(conversation.log.records)
         # Whether the provider or a tool works, and nothing here does: an interrupt leaves nothing half done.
         self.is_waiting = False
+        # Why the last request that was too long did not lead to a compaction.
+        self._not_compacted = ""
+        self._key_changes = KeyChangeWatch(conversation.detector.settings)
+        # What a cache key that keeps changing has cost, if there is anything to tell (CB-3).
+        self.repeated_changes: RepeatedKeyChanges | None = None
         message_ids = (record.message_id for record in reversed(conversation.log.records))
         self._last_message: str | None = next(filter(None, message_ids), None)
 
@@ -116,13 +124,13 @@ class ConversationRunner:
 
     def add(self, record: Record) -> None:
         """Append a record and make it durable."""
-        self._keep([record])
+        self._keep([*self._unkept, record])
         self.conversation.add(record)
         self._durable = len(self.conversation.log.records)
 
     def add_from_elsewhere(self, records: Sequence[Record], baselines: Mapping[str, Baseline]) -> None:
         """Append what another process has recorded of this conversation."""
-        self._keep(records)
+        self._keep([*self._unkept, *records])
         self.conversation.add_from_elsewhere(records, baselines)
         self._durable = len(self.conversation.log.records)
 
@@ -135,13 +143,13 @@ class ConversationRunner:
 
     def put(self, blocks: tuple[Block, ...]) -> None:
         """Append a user message with these blocks."""
-        self.add(self._record("user", blocks))
+        self.add(self._make_record("user", blocks))
 
     def take(self, kind: RecordKind, blocks: tuple[Block, ...], *, is_observed: bool = False) -> None:
         """Append a message of a caller's list. An assistant message is not a reply to a call here: an
         example, imported history, or the beginning of a reply. With `is_observed`, nothing is decided from
         it. A list may bring many: `keep_appended` makes all of them durable in one step."""
-        record = self._record(kind, blocks)
+        record = self._make_record(kind, blocks)
         (self.conversation.add_observed if is_observed else self.conversation.add)(record)
 
     def run(self, flow: Flow[T]) -> T:
@@ -151,9 +159,18 @@ class ConversationRunner:
     def keep_appended(self) -> None:
         """Make durable what a flow has appended since the last call. This runs before each effect, so that an
         interrupt between two effects leaves file and conversation in agreement."""
-        records = self.conversation.log.records
-        self._keep(records[self._durable :])
-        self._durable = len(records)
+        self._keep(self._unkept)
+        self._durable = len(self.conversation.log.records)
+
+    @property
+    def _unkept(self) -> Sequence[Record]:
+        """What is in the log and not durable yet."""
+        return self.conversation.log.records[self._durable :]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all of the log is durable."""
+        return self._durable >= len(self.conversation.log.records)
 
     def compact(self, request: CompactionRequest) -> CompactionOutcome:
         return self.run(self.compact_flow(request))
@@ -183,6 +200,7 @@ class ConversationRunner:
 
     def _talk(self, stream: Stream) -> Generator[str, None, Exchange]:
         handled: set[Refusal] = set()
+        self._not_compacted = ""
         while True:
             prepared = self.prepare()
             self.is_waiting = True
@@ -192,7 +210,7 @@ class ConversationRunner:
                 self.is_waiting = False
                 refusal = self._classify(problem)
                 if refusal is None or refusal in handled or not self._handle(refusal, problem):
-                    raise
+                    self._raise_with_reason(problem)
                 handled.add(refusal)
             else:
                 self.is_waiting = False
@@ -201,7 +219,17 @@ class ConversationRunner:
     def _classify(self, problem: UpstreamError) -> Refusal | None:
         if self._wire.parse_overflow(problem.message) is not None:
             return "too_long"
+        if self._wire.refuses_thinking(problem.message):
+            return "thinking"
         return "invalid" if problem.status == BAD_REQUEST else None
+
+    def _raise_with_reason(self, problem: UpstreamError) -> NoReturn:
+        """Raise the error of the provider, with the reason why no compaction has helped."""
+        why, self._not_compacted = self._not_compacted, ""
+        if not why:
+            raise problem
+        message = f"{problem.message} (The conversation was not compacted: {why})"
+        raise UpstreamError(problem.status, problem.kind, message) from problem
 
     def _handle(self, refusal: Refusal, problem: UpstreamError) -> bool:
         """Whether `prepare` gives a different request now."""
@@ -222,7 +250,7 @@ class ConversationRunner:
         size = self.conversation.size.tokens
         turn = yield from self.conversation.turn(self._clock(), self._new_id)
         self.keep_appended()
-        self._told(make_micro_compacted(turn.plan, size, self.event_context()))
+        self._emit(make_micro_compacted(turn.plan, size, self.event_context()))
         self.emit_repairs()
         if (
             isinstance(turn.compacted, CompactionFailed)
@@ -267,13 +295,19 @@ class ConversationRunner:
         if not self.conversation.setting.options.effective_thresholds.auto_compaction:
             return False
         self._before("compaction")
-        flow = self.conversation.overflowed(self._clock(), self._new_id)
-        return isinstance((yield from flow), Compaction)
+        outcome = yield from self.conversation.overflowed(self._clock(), self._new_id)
+        self._not_compacted = "" if isinstance(outcome, Compaction) else outcome.why
+        return isinstance(outcome, Compaction)
 
     def undo_after_refusal_flow(self, refusal: str) -> Flow[bool]:
-        """Undo the compactions that led to a refused request (CP-38). Returns whether there were any, so that
-        `prepare` gives a different request. Call it once per refusal."""
-        return (yield from self.conversation.refused(refusal, self._clock(), self._new_id))
+        """Leave out thinking that was refused; otherwise undo the compactions that led to a refused request
+        (CP-38). Returns whether there were any, so that `prepare` gives a different request. Call it once per
+        refusal."""
+        conversation, now = self.conversation, self._clock()
+        is_left_out = self._wire.refuses_thinking(refusal) and (
+            yield from conversation.refused_thinking(refusal, now, self._new_id)
+        )
+        return is_left_out or (yield from conversation.refused(refusal, now, self._new_id))
 
     def record_response(self, prepared: PreparedRequest, answered: RawResponse) -> Exchange:
         """Keep the reply to a prepared request. Raises `InvalidResponseError` if the response holds no reply:
@@ -282,8 +316,9 @@ class ConversationRunner:
 
     def record_reply(self, prepared: PreparedRequest, parsed: ParsedReply) -> Exchange:
         """`record_response` of a response that was parsed already."""
-        response, applied = self._counted(parsed.response), parsed.applied
+        response, applied = self._correct_usage(parsed.response), parsed.applied
         records = self._keep_reply(response, applied)
+        self._watch_key(response.reply)
         settled = self.conversation.record_reply(
             records,
             response.reply.usage or Usage(),
@@ -294,46 +329,78 @@ class ConversationRunner:
         self._note_reply(response)
         missed = make_prediction_missed(settled.check, self.event_context()) if settled.check else None
         checked = make_hold_checked(settled.hold_check, self.event_context()) if settled.hold_check else None
-        self._told(missed)
-        self._tell_break(settled.verdict)
-        self._told(checked)
+        self._emit(missed)
+        self._emit_break(settled.verdict)
+        self._emit(checked)
         return Exchange(prepared.turn, response, settled)
 
     def _keep_reply(self, response: Response, applied: Sequence[AppliedContextEdit]) -> list[Record]:
-        """The records of a reply, made durable."""
-        reply = self._record("assistant", response.blocks, response.reply)
-        records = [reply, *self._facts(applied, reply)]
-        self._keep(records)
+        """The records of a reply, made durable; with them its request, where that was left to the reply."""
+        reply = self._make_record("assistant", response.blocks, response.reply)
+        records = [reply, *self._make_server_edits(applied, reply)]
+        self._keep([*self._unkept, *records])
         return records
 
     def _note_reply(self, response: Response) -> None:
         self._durable = len(self.conversation.log.records)
         self._last_message = response.reply.message_id
 
-    def _tell_break(self, verdict: DetectedBreak | NoBreak) -> None:
+    def _emit_break(self, verdict: DetectedBreak | NoBreak) -> None:
         if isinstance(verdict, DetectedBreak):
-            self._told(make_cache_broken(verdict, self.event_context()))
+            self._emit(make_cache_broken(verdict, self.event_context()))
+
+    def _watch_key(self, reply: ReplyMeta) -> None:
+        """Before the detector forgets what it has noted of the call (CB-3)."""
+        conversation = self.conversation
+        source = (conversation.cache.sent or conversation.setting).source
+        detector, on = conversation.detector, self._clock().date()
+        preambles = detector.preambles(source)
+        preamble = preambles[1] if preambles else conversation.setting.preamble
+
+        def price(usage: Usage) -> float:
+            return float(price_usage(usage, reply.model, on).dollars)
+
+        found = self._key_changes.after_call(
+            detector.baselines.get(source), preamble, reply.usage or Usage(), price
+        )
+        if found is None:
+            return
+        self.repeated_changes = found
+        if found.is_new:
+            self._emit(
+                KeyChangesRepeated(
+                    moment=self.event_context(),
+                    changed=found.changed,
+                    calls=found.calls,
+                    parts=found.parts,
+                    what=found.what,
+                    tokens_lost=found.tokens_lost,
+                    dollars=found.dollars,
+                )
+            )
 
     # ── calls that are sent as their caller made them ────────────────────────────────────────────
 
     def observe_call(self) -> None:
-        """The caller's own request is about to be sent."""
+        """The caller's own request is about to be sent. `keep_appended`, or its reply, makes it durable."""
         self.conversation.observe(self._clock())
 
     def record_observed_reply(self, parsed: ParsedReply) -> DetectedBreak | NoBreak:
         """Keep the reply to an observed request."""
-        response = self._counted(parsed.response)
+        response = self._correct_usage(parsed.response)
+        records = self._keep_reply(response, parsed.applied)
+        self._watch_key(response.reply)
         verdict = self.conversation.record_observed_reply(
-            self._keep_reply(response, parsed.applied),
+            records,
             response.reply.usage or Usage(),
             self._clock(),
             diagnosis=parsed.diagnosis,
         )
         self._note_reply(response)
-        self._tell_break(verdict)
+        self._emit_break(verdict)
         return verdict
 
-    def _told(self, *events: Event | None) -> None:
+    def _emit(self, *events: Event | None) -> None:
         for event in events:
             if event is not None:
                 self._tell(event)
@@ -344,13 +411,13 @@ class ConversationRunner:
             at=self._clock(), session=self._session, source=setting.source, model=setting.model.id
         )
 
-    def _counted(self, response: Response) -> Response:
+    def _correct_usage(self, response: Response) -> Response:
         usage = response.reply.usage
         counted = clamp_usage(usage) if usage else usage
         if counted == usage:
             return response
         repair = Repair("negative_usage", "", f"the provider reported {usage}; counts below 0 are taken as 0")
-        self._told(make_repaired([repair], self.event_context()))
+        self._emit(make_repaired([repair], self.event_context()))
         reply = msgspec.structs.replace(response.reply, usage=counted)
         return msgspec.structs.replace(response, reply=reply)
 
@@ -361,15 +428,19 @@ class ConversationRunner:
             return
         found = Counter(repairs)
         new, self._repairs = found - self._repairs, found | self._repairs
-        self._told(make_repaired(tuple(new.elements()), self.event_context()))
+        self._emit(make_repaired(tuple(new.elements()), self.event_context()))
 
-    def _facts(self, applied: Sequence[AppliedContextEdit], after: Record) -> list[Record]:
+    def _make_server_edits(self, applied: Sequence[AppliedContextEdit], after: Record) -> list[Record]:
         """What the API reports it cleared by itself, as records of the log (MC-15)."""
+        if not applied:
+            return []
         edits = (ServerCleared(each.edit, each.cleared, each.tokens) for each in applied)
         now = self._clock()
         return [make_edit_record(edit, uuid=self._new_id(), after=after, at=now) for edit in edits]
 
-    def _record(self, kind: RecordKind, blocks: tuple[Block, ...], reply: ReplyMeta | None = None) -> Record:
+    def _make_record(
+        self, kind: RecordKind, blocks: tuple[Block, ...], reply: ReplyMeta | None = None
+    ) -> Record:
         now = self._clock()
         in_utc = now if now.tzinfo is UTC else now.astimezone(UTC)
         last = self.conversation.log.tip

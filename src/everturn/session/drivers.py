@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from everturn.decide.effects import (
     AskModel,
     Effect,
+    EffectResult,
     Emit,
     FileRead,
     Flow,
@@ -52,7 +53,7 @@ Interceptor = Callable[[], None]
 
 def drive(flow: Flow[T], handler: EffectHandler, intercept: Interceptor | None = None) -> T:
     """Run a flow to its end, performing each effect as it comes."""
-    answer: Any = None
+    answer: EffectResult = None
     while True:
         try:
             effect = flow.send(answer)
@@ -67,7 +68,7 @@ def drive(flow: Flow[T], handler: EffectHandler, intercept: Interceptor | None =
 
 async def drive_async(flow: Flow[T], handler: AsyncEffectHandler, intercept: Interceptor | None = None) -> T:
     """As `drive`, awaiting each effect."""
-    answer: Any = None
+    answer: EffectResult = None
     while True:
         try:
             effect = flow.send(answer)
@@ -80,8 +81,9 @@ async def drive_async(flow: Flow[T], handler: AsyncEffectHandler, intercept: Int
         answer = await perform(effect, handler)
 
 
-def perform(effect: Effect, handler: Any) -> Any:
-    """Call the handler's method for this effect; the result is awaitable if the handler is asynchronous."""
+def perform(effect: Effect, handler: EffectHandler | AsyncEffectHandler) -> Any:
+    """Call the handler's method for this effect; the result is awaitable if the handler is asynchronous. The
+    flow checks its type (`decide/effects.py`)."""
     match effect:
         case WriteFile():
             return handler.write_file(effect)

@@ -32,6 +32,7 @@ from everturn.session.files import Roots, read_files, resolve_roots
 from everturn.session.hooks.run import Hooks
 from everturn.session.private_files import write_blob
 from everturn.session.upstream import Send, clamp_usage, parse_reply
+from everturn.session.valid_text import replace_lone_surrogates
 
 # Interval of the status events while a summary is being written (CP-7).
 STATUS_SECONDS: Final = 30.0
@@ -73,7 +74,9 @@ class LocalEffectHandler:
 
     def write_file(self, effect: WriteFile) -> str:
         """Raises `StoreError`: a result that could not be stored must not be removed from the context."""
-        return self._write_blob(effect.name, effect.text.encode("utf-8", "surrogatepass"))
+        path = self._write_blob(effect.name, effect.text.encode("utf-8", "surrogatepass"))
+        # The path is recorded and told to the model.
+        return replace_lone_surrogates(path)
 
     def read_files(self, effect: ReadFiles) -> tuple[FileRead, ...]:
         return read_files(effect, self._readable or resolve_roots((self._folder,)))

@@ -16,7 +16,7 @@ TURN: Final = 4
 
 
 class EstimatedCosts:
-    """`measure.outline.Costs`, from the average characters per token of a model's tokenizer."""
+    """`measure.outline.TokenCosts`, from the average characters per token of a model's tokenizer."""
 
     def __init__(self, model: Model) -> None:
         self._estimator = estimator_for(model)

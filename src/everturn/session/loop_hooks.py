@@ -14,7 +14,6 @@ from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
 from everturn.errors import PromptBlocked
 from everturn.history.blocks import Block, fields_of, result_block, text_of
 from everturn.session.tools import Tool, ToolCall, ToolResult, run_tool, to_result_block
-from everturn.wire.json_values import as_list
 
 HookRunner = Callable[[RunHooks], HookOutcome]
 # Takes a call that a hook wants a person to confirm, and the reason; returns whether to make the call.
@@ -42,7 +41,7 @@ class LoopHooks:
         self.ended = ""
         self._went_on = 0
 
-    def submit(self, blocks: Sequence[Block]) -> None:
+    def run_prompt_submit(self, blocks: Sequence[Block]) -> None:
         """Run the hooks of a user message; raises `PromptBlocked`. A message that holds only tool results is
         not a prompt."""
         texts = [text_of(block) for block in blocks if block.kind == "text"]
@@ -56,7 +55,7 @@ class LoopHooks:
             )
         self.context += found.context
 
-    def tool(self, call: ToolCall, tool: Tool | None) -> Block:
+    def call_tool(self, call: ToolCall, tool: Tool | None) -> Block:
         """Make one tool call with its hooks; the block is its result."""
         before = self._run("PreToolUse", lambda: _call_payload(call))
         self.ended = self.ended or before.ended
@@ -72,7 +71,7 @@ class LoopHooks:
         texts, self.context = tuple(self.context), []
         return texts
 
-    def goes_on(self) -> bool:
+    def run_stop(self) -> bool:
         """Run the Stop hooks at the end of an answer. Returns whether one of them makes the loop continue;
         its reason is added to the context."""
         found = self._run("Stop", lambda: {"stop_hook_active": self._went_on > 0})
@@ -103,17 +102,11 @@ class LoopHooks:
         self.context += found.context
         if found.blocked:
             self.context.append(f"{call.tool}: {found.blocked}")
-        return result if found.updated_output is None else _updated(call, found.updated_output)
+        if found.updated_output is None:
+            return result
+        # A text, content blocks, or another value, which becomes JSON.
+        return to_result_block(ToolResult(call.id, found.updated_output))
 
 
 def _call_payload(call: ToolCall) -> Mapping[str, Any]:
     return {"tool_name": call.tool, "tool_input": dict(call.input), "tool_use_id": call.id}
-
-
-def _updated(call: ToolCall, output: Any) -> Block:
-    """The result that a hook replaced: a text, content blocks, or another value, which becomes JSON."""
-    parts = as_list(output)
-    is_content = parts is not None and all(isinstance(part, dict) and "type" in part for part in parts)
-    if not isinstance(output, str) and not is_content:
-        output = msgspec.json.encode(output, enc_hook=str).decode()
-    return to_result_block(ToolResult(call.id, output))

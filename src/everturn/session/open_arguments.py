@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from everturn.decide.events import Event
 from everturn.decide.options import Options
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.outline import TokenCosts
 from everturn.measure.tokens import Estimator
 from everturn.session.config.load import ConfigChoice, LoadedOptions, resolve_options
+from everturn.session.config.sources import check_arguments
 from everturn.session.hold_timers import HoldTimer
 from everturn.session.hooks.load import load_hooks
 from everturn.session.hooks.run import Hooks, add_hooks
@@ -26,6 +29,7 @@ from everturn.session.store.places import open_session_store
 from everturn.session.store.protocol import Access, Store
 from everturn.session.tools import Tool
 from everturn.session.upstream import Send
+from everturn.session.valid_text import replace_lone_surrogates
 from everturn.view.system_prompt import SystemPromptSections
 from everturn.wire.claude_code_writer import LineContext
 
@@ -66,8 +70,11 @@ class OpenArguments(NamedTuple):
 
 def read_options(options: Options | None, keywords: Mapping[str, Any], config: ConfigChoice) -> LoadedOptions:
     """The options of a session, with `keywords` by their names of today or of version 0.1."""
+    check_arguments(keywords, OpenArguments._fields, RENAMED_ARGUMENTS)
     overrides = {RENAMED_ARGUMENTS.get(name, name): value for name, value in keywords.items()}
-    return resolve_options(options, overrides, config=config)
+    loaded = resolve_options(options, overrides, config=config)
+    notes = (f"argument: {old} is now {new}" for old, new in RENAMED_ARGUMENTS.items() if old in keywords)
+    return msgspec.structs.replace(loaded, notes=(*loaded.notes, *notes))
 
 
 def open_runtime(given: OpenArguments, loaded: LoadedOptions) -> InterruptibleRuntime:
@@ -76,7 +83,7 @@ def open_runtime(given: OpenArguments, loaded: LoadedOptions) -> InterruptibleRu
         chosen,
         capabilities=given.capabilities or capabilities_of(chosen),
         costs=given.costs,
-        transcript=_told_path(given.path, chosen),
+        transcript=_path_for_model(given.path, chosen),
         estimator=given.estimator,
     )
     found = load_hooks(chosen.hooks)
@@ -114,13 +121,15 @@ def _make_parts(
     )
 
 
-def _told_path(path: str | os.PathLike[str], options: Options) -> str:
-    """The transcript that the model is told to read; it cannot read one in a database."""
-    return "" if options.store.url else os.path.realpath(path)
+def _path_for_model(path: str | os.PathLike[str], options: Options) -> str:
+    """The transcript that the model is told to read. It cannot read one in a database, nor one whose name
+    cannot be written in JSON."""
+    real = "" if options.store.url else os.path.realpath(path)
+    return real if replace_lone_surrogates(real) == real else ""
 
 
 def _place_session(store: Store, cwd: str | os.PathLike[str] | None) -> str:
     """The folder that the session works in: as given, else as recorded, else the current one."""
     folder = os.fspath(cwd) if cwd is not None else recorded_folder(store.records) or os.getcwd()
-    store.place = LineContext(cwd=folder)
+    store.place = LineContext(cwd=replace_lone_surrogates(folder))
     return folder

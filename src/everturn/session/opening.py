@@ -5,11 +5,16 @@ All surfaces use these functions, so an option means the same everywhere.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
 
 from everturn.decide.options import DEFAULT_MODEL, Options, ProviderSettings
 from everturn.engine import ConversationSettings
+from everturn.engine.capture import asks_for_all_thinking
 from everturn.errors import UsageError
+from everturn.history.blocks import Block
 from everturn.measure.capabilities import PROVIDERS, Capabilities
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model, model_or_default
@@ -18,8 +23,10 @@ from everturn.measure.tokens import Estimator
 from everturn.session.estimated_costs import EstimatedCosts
 from everturn.session.tools import Tool
 from everturn.session.upstream import RawResponse, Send, Stream, make_sdk_send, make_sdk_stream
+from everturn.session.valid_text import make_encodable, replace_lone_surrogates
 from everturn.view.key_parameters import KeyParameters, choose_ttl
 from everturn.view.system_prompt import (
+    SectionKind,
     SystemPromptSections,
     make_preamble,
     own_system_prompt,
@@ -90,11 +97,34 @@ def resolve_model(name: str, options: Options) -> Model:
 def build_preamble(
     system: str | SystemPromptSections, tools: Sequence[Tool], capabilities: Capabilities
 ) -> Preamble:
-    blocks = tuple(tool_block(_without_breakpoint(tool.definition)) for tool in tools)
+    blocks = tuple(_tool_block(_without_breakpoint(tool.definition)) for tool in tools)
     if isinstance(system, SystemPromptSections):
         names = (block.tool for block in blocks)
-        return make_preamble(blocks, system_blocks(system, capabilities=capabilities, tools=names))
-    return make_preamble(blocks, own_system_prompt(system))
+        sections = _EncodableSections(system)
+        return make_preamble(blocks, system_blocks(sections, capabilities=capabilities, tools=names))
+    return make_preamble(blocks, own_system_prompt(replace_lone_surrogates(system)))
+
+
+class _EncodableSections(SystemPromptSections):
+    """The sections of a caller, without lone surrogates."""
+
+    def __init__(self, sections: SystemPromptSections) -> None:
+        super().__init__(
+            attribution=lambda: replace_lone_surrogates(sections.attribution),
+            identity=replace_lone_surrogates(sections.identity),
+        )
+        self._given = sections
+
+    def texts(self, part: SectionKind) -> list[str]:
+        return [replace_lone_surrogates(text) for text in self._given.texts(part)]
+
+
+def _tool_block(definition: Mapping[str, Any]) -> Block:
+    try:
+        return tool_block(definition)
+    except UnicodeEncodeError:
+        # Only now: definitions are encoded for every turn.
+        return tool_block(make_encodable(definition))
 
 
 def _without_breakpoint(definition: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -118,11 +148,11 @@ def build_settings(
     """Pass `model`, `parameters` and `fields` if the caller builds the requests itself; otherwise they are
     derived from the options."""
     row = resolve_model(model or options.model or DEFAULT_MODEL, options)
-    return ConversationSettings(
+    made = ConversationSettings(
         model=row,
         capabilities=capabilities,
         options=options,
-        costs=costs or EstimatedCosts(row),
+        costs=costs or _estimated_costs(row),
         preamble=preamble or Preamble(),
         parameters=parameters or _parameters(options, capabilities),
         source=options.source,
@@ -131,6 +161,16 @@ def build_settings(
         decides=decides,
         estimator=estimator,
     )
+    if row.keeps_thinking or not asks_for_all_thinking(made):
+        return made
+    row = dataclasses.replace(row, keeps_thinking=True)
+    return msgspec.structs.replace(made, model=row, costs=costs or _estimated_costs(row))
+
+
+@lru_cache(maxsize=64)
+def _estimated_costs(model: Model) -> EstimatedCosts:
+    """One object per model: where another one counts, an outline measures every message again."""
+    return EstimatedCosts(model)
 
 
 def _parameters(options: Options, capabilities: Capabilities) -> KeyParameters:

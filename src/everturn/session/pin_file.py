@@ -13,6 +13,7 @@ import msgspec
 
 from everturn.errors import InputError, UsageError
 from everturn.safe_files import append_line, read_file
+from everturn.session.valid_text import replace_lone_surrogates
 
 SUFFIX: Final = ".pins"
 # A longer text belongs in a file, which the model can read again. Our choice.
@@ -46,7 +47,7 @@ def _read(line: bytes) -> str:
 
 def append_pin(transcript: str | os.PathLike[str], text: str) -> tuple[str, ...]:
     """Pin this text durably; returns all pins."""
-    text = text.strip()
+    text = replace_lone_surrogates(text.strip())
     if not text:
         raise UsageError("No text to pin; give the text that must be kept.")
     if len(text) > MAX_CHARACTERS:

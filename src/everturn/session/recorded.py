@@ -253,11 +253,15 @@ def _model_id(records: Iterable[Record]) -> str:
     return named[-1] if named else ""
 
 
+def find_recorded_model(model_id: str) -> Model | None:
+    """The row of a model by the name that a reply or an agent gives it."""
+    return find_model(model_id.replace(LONG_SUFFIX, ""))
+
+
 def _model(model_id: str) -> tuple[Model, str]:
-    plain = model_id.replace(LONG_SUFFIX, "")
-    if (model := find_model(plain)) is not None:
+    if (model := find_recorded_model(model_id)) is not None:
         return model, ""
-    guess = model_or_default(plain)
+    guess = model_or_default(model_id.replace(LONG_SUFFIX, ""))
     return guess.model, guess.guessed if model_id else "no reply in this session names a model"
 
 

@@ -13,6 +13,7 @@ from everturn.session.deferred_tools import defer_tools
 from everturn.session.hold_memory import HoldMemory
 from everturn.session.hold_records import read_holds
 from everturn.session.opening import build_preamble
+from everturn.session.restore_files import restore_files
 from everturn.session.runtime import SessionParts, SessionRuntime
 from everturn.session.state_file import SessionState, read_state
 from everturn.session.store.protocol import Store
@@ -45,6 +46,8 @@ def resume_runtime(
     for note in found.notes:
         runtime.remark(note.what)
     runtime.runner.emit_repairs()
+    if not store.read_only_reason:
+        runtime.remark(restore_files(found.records, store))
     # A session opened for reading runs no SessionStart hooks.
     if not store.read_only_reason and start != "none":
         source = "resume" if found.records else "startup"

@@ -3,6 +3,7 @@
 The public methods of a session are in `session.py`.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ from everturn.session.cache_holder import CacheHolder
 from everturn.session.conversation_runner import ConversationRunner, Exchange, StepKind
 from everturn.session.deferred_tools import can_defer, can_search, defer_tools
 from everturn.session.events.build import build_sinks, with_session
+from everturn.session.events.fan_out import FanOut, SinkProblem
 from everturn.session.events.serialize import serialize_event
 from everturn.session.events.sinks import event_record
 from everturn.session.files import resolve_roots
@@ -45,6 +47,7 @@ from everturn.session.state_file import SessionState, read_state, write_state
 from everturn.session.store import Store
 from everturn.session.tool_calls import ToolCalls
 from everturn.session.tools import Tool, index_tools
+from everturn.session.valid_text import replace_lone_surrogates
 from everturn.view.fragments.recalled import NAME as RECALL
 from everturn.view.system_prompt import SystemPromptSections
 
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from everturn.session.recall.index import RecallIndex
 
 NOTES_SUFFIX: Final = ".notes.md"
+log = logging.getLogger("everturn")
 
 
 class SessionParts(NamedTuple):
@@ -96,6 +100,8 @@ class SessionRuntime:
             last=lambda: conversation.log.tip,
             report=lambda problem: self.remark(f"the event sink {problem.sink} {problem.what}"),
         )
+        # As a sink: a program's own window on the events must not end the turn that it watches.
+        self._listeners = FanOut([("listen", parts.listen)], self._report_listener)
         self.handler = self._make_handler()
         self.notes = self._note_taker() if parts.options.keeps_notes else None
         self._holder = self._cache_holder() if parts.options.holds_cache else None
@@ -116,7 +122,7 @@ class SessionRuntime:
     def id(self) -> str:
         """The session's id from its records, or the name of its file."""
         named = (record.session for record in reversed(self.conversation.log.records))
-        return next(filter(None, named), "") or Path(self.store.path).stem
+        return next(filter(None, named), "") or replace_lone_surrogates(Path(self.store.path).stem)
 
     @property
     def head(self) -> tuple[HeadTool, ...]:
@@ -176,6 +182,11 @@ class SessionRuntime:
             self.ledger.heard(record)
             if self.notes is not None:
                 self.notes.heard(record)
+
+    def check_writable(self) -> None:
+        """Raise `StoreError` before a summary is paid for that could not be kept."""
+        if self.store.read_only_reason:
+            raise StoreError(f"Nothing can be appended to {self.store.path}: {self.store.read_only_reason}.")
 
     def take_holds(self, recorded: Sequence[RecordedHold]) -> None:
         """Count the holds that an earlier process has recorded and could not count any more."""
@@ -306,7 +317,13 @@ class SessionRuntime:
         if isinstance(event, ToolsDeferred) or (isinstance(event, CacheHeld) and event.usage is not None):
             self._keep_event(event)
         self._sinks(event)
-        self.parts.listen(event)
+        self._listeners(event)
+
+    def _report_listener(self, problem: SinkProblem) -> None:
+        end = "it gets no more events" if problem.is_disabled else "the turn goes on without it"
+        text = f"the callable given as `listen` {problem.what}; {end}"
+        log.warning("everturn: %s", text)
+        self.remark(text)
 
     def _remember_lost_hold(self, event: HoldChecked) -> None:
         memory, now = HoldMemory(self.parts.options.provider), self.parts.clock()
@@ -350,6 +367,8 @@ class SessionRuntime:
                 dangers=system.dangers if isinstance(system, SystemPromptSections) else None,
             )
             self.remark(written.why if isinstance(written, ReportNotWritten) else "")
+        if (repeated := self.runner.repeated_changes) is not None:
+            self.ledger.note(repeated.text, about="cache key")
         if self.notes is not None:
             self._consider_notes(self.notes, exchange)
         if self._holder is not None:

@@ -33,11 +33,17 @@ from everturn.decide.economy.state import EconomyState
 from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.events import Event
 from everturn.decide.options import Options
-from everturn.decide.rewind import Branch, list_branches, plan_rewind
+from everturn.decide.rewind import (
+    Branch,
+    find_end_of_branch,
+    find_end_of_kept,
+    list_branches,
+    plan_rewind,
+)
 from everturn.engine import CompactionOutcome, Conversation
 from everturn.errors import UsageError
 from everturn.history.edits import Pinned, Rewound, Undone
-from everturn.history.threads import split_threads
+from everturn.history.threads import Thread, split_threads
 from everturn.measure.accounting import Metrics
 from everturn.measure.calibration import Calibration
 from everturn.measure.capabilities import Capabilities
@@ -61,6 +67,7 @@ from everturn.session.tool_loop import Reply, ToolLoop, UserInput
 from everturn.session.tools import Tool
 from everturn.session.transcripts import open_transcript
 from everturn.session.upstream import Send
+from everturn.session.valid_text import replace_lone_surrogates
 from everturn.view.system_prompt import SystemPromptSections
 
 if TYPE_CHECKING:
@@ -242,9 +249,10 @@ class Session:
         """Compact now, at any size (CP-27): everything, or only what comes after or before a record. An
         interrupt while the summary is written cancels the compaction and changes nothing (CP-7)."""
         with self._current.changing():
+            self._runtime.check_writable()
             self._runtime.handler.interrupt_ends_call = False
             try:
-                return self._runtime.runner.compact(_asked(instructions, from_, up_to))
+                return self._runtime.runner.compact(_make_compaction_request(instructions, from_, up_to))
             finally:
                 self._runtime.handler.interrupt_ends_call = True
                 self._runtime.write_state()
@@ -254,7 +262,9 @@ class Session:
     ) -> CompactionPlan | CompactionSkipped:
         """What `compact` would do, without doing it."""
         self._current.reload_if_torn()
-        return self.conversation.dry_run(_asked(instructions, from_, up_to), self._runtime.parts.clock())
+        return self.conversation.dry_run(
+            _make_compaction_request(instructions, from_, up_to), self._runtime.parts.clock()
+        )
 
     def propose_compaction(self) -> Proposal | None:
         """A compaction ahead of time, at a good moment: from `compact.cold_share` of the automatic threshold
@@ -266,6 +276,7 @@ class Session:
         """What the user says to a proposal. "accept" compacts now; "defer" proposes it again after
         `compact.defer_tokens` more tokens; "decline" leaves it to the automatic threshold."""
         with self._current.changing():
+            self._runtime.check_writable()
             try:
                 return self._runtime.runner.answer_proposal(proposal, response)
             finally:
@@ -289,28 +300,36 @@ class Session:
 
     def _rewind(self, uuid: str) -> "Rewind":
         runtime = self._runtime
-        recorded = split_threads(open_transcript(self.path).records).main
+        recorded = self._read_main_thread()
         plan = plan_rewind((*recorded.abandoned, *recorded.records), uuid)
         if isinstance(plan, str):
             raise UsageError(plan)
         left = [each for each in self.conversation.log.records if each.kind in ("user", "assistant")]
-        runtime.append_rewind(Rewound(uuid), plan.last)
+        last = find_end_of_kept(self.conversation.log, plan.last)
+        runtime.append_rewind(Rewound(uuid), last)
         self._current.reload()
         self.conversation.economy.record_rewind()
         self._runtime.write_state()
         kept = {each.uuid for each in self.conversation.log.records}
-        behind = [each for each in left if each.uuid not in kept]
-        return Rewind(plan.text, behind[-1].uuid if behind else "", len(behind))
+        behind = [each for each in left if each.uuid not in kept and not each.compact_summary]
+        return Rewind(plan.text, find_end_of_branch(behind), len(behind))
 
     def branches(self) -> tuple[Branch, ...]:
         """The branches that rewinds have left behind, the last one at the end. `rewind` with the uuid of one
         returns to it."""
-        return list_branches(split_threads(open_transcript(self.path).records).main.abandoned)
+        found = self._read_main_thread()
+        live = {record.uuid for record in found.records}
+        return list_branches([record for record in found.abandoned if record.uuid not in live])
+
+    def _read_main_thread(self) -> Thread:
+        """All that the store holds, branches left behind included: memory has only what is continued."""
+        return split_threads(open_transcript(self._runtime.store.write_copy()).records).main
 
     def pin(self, text: str) -> None:
         """Pin a text: every later compaction keeps it word for word. Raises UsageError if there is no space
         left for it."""
         # A hook runs in its own thread while the speaker waits for it, and may pin.
+        text = replace_lone_surrogates(text)
         with self._current.interruptible():
             conversation, estimate = self.conversation, self._runtime.conversation.estimate_text
             problem = check_pin(text, conversation.log.view.pins, self.options.compact, estimate)
@@ -359,9 +378,10 @@ class Session:
         self.close()
 
 
-def _asked(instructions: str, from_: str | None, up_to: str | None) -> CompactionRequest:
+def _make_compaction_request(instructions: str, from_: str | None, up_to: str | None) -> CompactionRequest:
     if from_ is not None and up_to is not None:
         raise UsageError("Give either `from_` or `up_to`, not both.")
+    instructions = replace_lone_surrogates(instructions)
     if from_ is not None:
         return CompactionRequest(trigger="manual", form="from", at=from_, instructions=instructions)
     if up_to is not None:

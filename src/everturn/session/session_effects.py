@@ -51,12 +51,12 @@ class SessionEffectHandler(LocalEffectHandler):
         status_seconds: float = STATUS_SECONDS,
     ) -> None:
         super().__init__(
-            self._counted,
+            self._send_counting,
             folder,
             readable=readable,
             hooks=hooks,
             listen=to.tell,
-            waiting=self._still_waiting,
+            waiting=self._report_waiting,
             status_seconds=status_seconds,
             write=write,
             wire=wire,
@@ -88,7 +88,7 @@ class SessionEffectHandler(LocalEffectHandler):
             self._to.remark(message)
         return outcome
 
-    def _counted(self, body: bytes, betas: Sequence[str]) -> RawResponse:
+    def _send_counting(self, body: bytes, betas: Sequence[str]) -> RawResponse:
         pieces = self._pieces(body, betas)
         while True:
             try:
@@ -96,7 +96,7 @@ class SessionEffectHandler(LocalEffectHandler):
             except StopIteration as done:
                 return done.value
 
-    def _still_waiting(self, effect: AskModel) -> None:
+    def _report_waiting(self, effect: AskModel) -> None:
         self.emit(
             Emit(
                 Compacting(

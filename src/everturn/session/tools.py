@@ -4,20 +4,24 @@ An exception in a tool becomes an error result, so that the model can react to i
 raised, after every open call has a result.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
 from everturn.errors import UsageError
 from everturn.history.blocks import TOOL_RESULT, Block, block_from_fields, fields_of, result_block
+from everturn.session.content_blocks import find_flaw, to_result_content
+from everturn.session.valid_text import make_encodable, replace_lone_surrogates
 from everturn.wire.anthropic import Response, without_cache_control
-from everturn.wire.json_values import as_list, as_mapping
+from everturn.wire.json_values import as_mapping
 
-# A text, or the content blocks of a result (pictures).
+# A text, or the content blocks of a result (pictures), also those of MCP. Other values are sent as JSON.
 ToolContent = str | Sequence[Mapping[str, Any]]
 # How much of an exception's message the model gets.
 MAX_ERROR_CHARACTERS: Final = 2_000
+# How much of a wrong block an error message shows.
+MAX_SHOWN_CHARACTERS: Final = 120
 # A reply with one of these ends where its limit was, also in the middle of a call (api-facts 6).
 CUT_REPLIES: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
 
@@ -102,7 +106,7 @@ def run_tools(
             results.append(run(call, tools.get(call.tool)))
         except Exception as problem:
             message = f"{type(problem).__name__}: {problem}"[:MAX_ERROR_CHARACTERS]
-            results.append(result_block(call.id, message, is_error=True))
+            results.append(result_block(call.id, replace_lone_surrogates(message), is_error=True))
         except BaseException as interrupt:
             message = "Interrupted by the user before it was done."
             left = (result_block(each.id, message, is_error=True) for each in calls[number:])
@@ -125,44 +129,56 @@ def run_tool(call: ToolCall, tool: Tool | None) -> Block:
 
 
 def to_result_block(result: ToolResult) -> Block:
-    if isinstance(result.content, str):
-        return result_block(result.call, result.content, is_error=result.is_error)
-    fields: dict[str, Any] = {"type": TOOL_RESULT, "tool_use_id": result.call}
-    fields["content"] = [dict(part) for part in result.content]
+    fields: dict[str, Any] = {"type": TOOL_RESULT, "tool_use_id": result.call, "content": result.content}
     return _said_block(fields | ({"is_error": True} if result.is_error else {}))
 
 
-def _said_block(fields: dict[str, Any]) -> Block:
-    """A block as it is kept: without breakpoints, because the session places its own and the API allows four,
-    and without empty texts inside a result, which the API refuses."""
-    fields = without_cache_control(fields)
-    parts = as_list(fields.get("content"))
-    if fields.get("type") == TOOL_RESULT and parts is not None:
-        fields["content"] = [part for part in parts if not _is_empty_text(part)]
-    return block_from_fields(fields)
+def _said_block(fields: Mapping[str, Any]) -> Block:
+    """A block as it is kept: without breakpoints, because the session places its own and the API allows
+    four."""
+    if fields.get("type") == TOOL_RESULT and "content" in fields:
+        fields = {**fields, "content": to_result_content(fields["content"])}
+    return block_from_fields(without_cache_control(make_encodable(fields)))
 
 
-def _is_empty_text(part: object) -> bool:
-    fields = as_mapping(part) or {}
-    return fields.get("type") == "text" and not fields.get("text")
-
-
-def to_blocks(message: "str | Sequence[Mapping[str, Any] | Block | ToolResult]") -> tuple[Block, ...]:
-    """A user message as content blocks."""
+def to_blocks(message: "str | Iterable[Mapping[str, Any] | Block | ToolResult]") -> tuple[Block, ...]:
+    """A user message as content blocks; raises `UsageError` if it is none, or if the API would refuse it."""
     if isinstance(message, str):
         message = [{"type": "text", "text": message}]
-    found: list[Block] = []
-    for part in message:
-        match part:
-            case Block():
-                found.append(part)
-            case ToolResult():
-                found.append(to_result_block(part))
-            case Mapping():
-                found.append(_said_block(dict(part)))
-            case _:
-                raise UsageError(
-                    f"A message must be a text or a list of content blocks; this part is a {type(part)}."
-                )
+    found = [_to_block(part) for part in _parts_of(message)]
     # The API refuses empty text blocks.
     return tuple(block for block in found if block.kind != "text" or fields_of(block).get("text"))
+
+
+def _parts_of(message: object) -> Iterable[object]:
+    if _has_parts(message):
+        return message
+    hint = "To go on without one: `send()`" if as_mapping(message) is None else "Put the block into a list"
+    raise UsageError(f"A message is a text or a list of content blocks; this is {_shown(message)}. {hint}.")
+
+
+def _has_parts(message: object) -> TypeGuard[Iterable[object]]:
+    """A mapping and bytes can be iterated too, and an error would then name their parts instead of them."""
+    return isinstance(message, Iterable) and not isinstance(message, Mapping | bytes | bytearray)
+
+
+def _to_block(part: object) -> Block:
+    if isinstance(part, Block):
+        return part
+    if isinstance(part, ToolResult):
+        return to_result_block(part)
+    fields = as_mapping(part)
+    if fields is None:
+        raise UsageError(f"A message is a text or a list of content blocks; this part is {_shown(part)}.")
+    if flaw := find_flaw(fields):
+        raise UsageError(
+            f"The API does not take this content block: {flaw}. Nothing was recorded or sent; "
+            f"correct the block {_shown(fields)}."
+        )
+    return _said_block(fields)
+
+
+def _shown(value: object) -> str:
+    """A value in a message: its beginning, as ASCII, so that every terminal can print it."""
+    text = ascii(value)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."

@@ -124,6 +124,10 @@ def _chunks(file: BinaryIO, size: int, progress: Progress | None) -> Iterator[by
 
 
 def _missing(path: Path) -> str:
+    if path.is_symlink():
+        return (
+            f"{path} is a symbolic link to {os.readlink(path)}, which does not exist; correct or remove it."
+        )
     message = f"No file {path} found."
     folder = path.parent
     if not folder.is_dir():

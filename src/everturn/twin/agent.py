@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from everturn.twin import coding_agent
+from everturn.twin.coding_jobs import PlannedStep
 from everturn.twin.parse import make_block
 from everturn.twin.read_only_tools import is_asked_for, only_reads
 from everturn.twin.request_text import find_recent_paths, new_id
@@ -91,9 +92,7 @@ class RuleBasedAgent:
         return ModelOutput(tuple(content), "")
 
 
-def _coding_output(
-    step: coding_agent.PlannedStep | str, content: list[dict[str, Any]], rng: random.Random
-) -> ModelOutput:
+def _coding_output(step: PlannedStep | str, content: list[dict[str, Any]], rng: random.Random) -> ModelOutput:
     """The step of the coding agent, in the API's format."""
     text = step if isinstance(step, str) else step.preface
     content += [{"type": "text", "text": text}] if text else []

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from everturn.history.blocks import TOOL_USE, Block, text_block
+from everturn.history.blocks import SYSTEM_TEXT, TOOL_RESULT, TOOL_USE, Block, fields_of, text_block
 from everturn.history.edits import (
     CacheDeleted,
     CacheDeletionsEnded,
@@ -26,8 +26,15 @@ from everturn.history.edits import (
 )
 from everturn.history.log import View
 from everturn.history.messages import Message, is_blank, is_user_prompt
-from everturn.history.records import Record, is_sent
-from everturn.history.repair import Repair, distinct_calls, end_server_calls, pair_results
+from everturn.history.records import PAUSED, Record, is_sent, is_unfinished
+from everturn.history.repair import (
+    Repair,
+    distinct_calls,
+    end_server_calls,
+    open_server_calls,
+    pair_results,
+    server_calls_under_way,
+)
 from everturn.view.cache_edits import CACHE_EDITS, References, edits_block, with_cache_reference
 from everturn.view.fragments.beginning import BEGINNING
 from everturn.view.fragments.cleared import cleared
@@ -36,6 +43,7 @@ from everturn.view.fragments.reminder import attachment_words, reminder
 from everturn.view.fragments.unspoken import UNSPOKEN
 from everturn.view.tool_inputs import Schemas, fitted_call
 from everturn.view.tool_loop import tell_as_text
+from everturn.view.tool_references import with_offered_references
 
 LEFT_OUT: Final = Repair("trailing_thinking", "", "a last message with only thinking is left out")
 
@@ -52,6 +60,10 @@ class _Turn:
 
     def __init__(self) -> None:
         self.message_id = ""
+        # The API stopped within its own tools and goes on when it gets the reply back (`pause_turn`).
+        self.is_paused = False
+        # The model goes on with the reply: it was paused, or the caller has begun it.
+        self.is_unfinished = False
         self.said: list[Block] = []
         self.results: list[Block] = []
         self.deletions: list[Block] = []
@@ -64,6 +76,14 @@ class _Turn:
     def is_answered(self) -> bool:
         # Deletions alone are not an answer: once they end, the message would be empty.
         return any((self.results, self.summary, self.reminders, self.words))
+
+    def goes_on(self, under_way: Sequence[Block]) -> bool:
+        """Whether the model goes on with the reply, as long as nobody says anything behind it. `under_way`:
+        calls of the provider's own tools in earlier replies."""
+        if self.is_unfinished and not self.is_answered:
+            return True
+        is_silent = all(map(_is_beside, (*self.summary, *self.words)))
+        return is_silent and bool(open_server_calls([*under_way, *self.said]))
 
     @property
     def waits(self) -> bool:
@@ -87,9 +107,12 @@ class Flattener:
         hidden: Iterable[str] = (),
         offloaded: Mapping[str, Offloaded] | None = None,
         tools: Schemas | None = None,
+        offered: frozenset[str] | None = None,
         references: References = "none",
     ) -> None:
         self._tools: Schemas = tools or {}
+        # The names of the tools that the request offers; None: not known, every reference to a tool stays.
+        self._offered = offered
         self._references = references
         self._start = frozenset(hidden), dict(offloaded or {})
         # All added records, to fold them again with other schemas.
@@ -110,19 +133,23 @@ class Flattener:
         self._answered_in: dict[str, int] = {}
         self._place_of: dict[str, int] = {}
         self._turn = _Turn()
+        # Calls of the provider's own tools without a result: code that calls tools waits for theirs.
+        self._under_way: list[Block] = []
         # The open turn as it would be sent, until a record is added.
         self._open: _Rendered | None = None
         # Results that the provider was told to delete: sent, but not shown to the model.
         self.deleted: set[str] = set()
+        # The summary in view, and what was restored with it.
+        self._compaction: set[str] = set()
 
-    def set_tools(self, tools: Schemas) -> None:
-        """Fit every call to these schemas (FLAT-5). What is sent depends only on the records and the tools,
-        so a session that is opened again sends the same bytes. Tools come before the messages: if they
-        change, no message is in the cache anyway.
+    def set_tools(self, tools: Schemas, offered: frozenset[str] | None = None) -> None:
+        """Fit every call to these schemas (FLAT-5), and refer only to tools that are offered. What is sent
+        depends only on the records and the tools, so a session that is opened again sends the same bytes.
+        Tools come before the messages: if they change, no message is in the cache anyway.
         """
-        if tools == self._tools:
+        if (tools, offered) == (self._tools, self._offered):
             return
-        before, added, self._tools = self._closed, self._added, tools
+        before, added, self._tools, self._offered = self._closed, self._added, tools, offered
         self._added = []
         self._begin()
         changed_from = self._changed_from
@@ -183,11 +210,13 @@ class Flattener:
 
     @property
     def in_tool_loop(self) -> bool:
-        """Whether the next request answers tool calls: the API requires the thinking of
-        their turn unchanged.
+        """Whether the next request goes on with an unfinished turn: it answers tool calls, or sends back a
+        paused reply. The API requires the thinking of that turn unchanged.
         """
-        told = self._told
-        return any(block.kind == TOOL_USE and block.call not in told for block in self._turn.said)
+        turn, told = self._turn, self._told
+        if any(block.kind == TOOL_USE and block.call not in told for block in turn.said):
+            return True
+        return not turn.is_answered and (turn.is_paused or bool(open_server_calls(turn.said)))
 
     @property
     def ends_in_prompt(self) -> bool:
@@ -215,6 +244,8 @@ class Flattener:
             self._repairs.append(LEFT_OUT)
             turn.said.clear()
         turn.message_id = record.message_id or turn.message_id
+        turn.is_paused = record.reply is not None and record.reply.stop_reason == PAUSED
+        turn.is_unfinished = is_unfinished(record)
         self._place_of[record.uuid] = len(self._closed)
         turn.said += heard
 
@@ -227,10 +258,13 @@ class Flattener:
             elif block.is_result:
                 heard.append(self._misplaced(block))
             elif not self._is_dropped(block):
-                heard.append(fitted_call(block, self._tools, self._repairs))
+                fitted = fitted_call(block, self._tools, self._repairs)
+                heard.append(with_offered_references(fitted, self._offered, self._repairs))
         return heard
 
     def _answer(self, record: Record) -> None:
+        if record.compact_summary:
+            self._compaction.add(record.uuid)
         words = self._turn.summary if record.compact_summary else self._turn.words
         for block in record.blocks:
             if block.is_result:
@@ -241,8 +275,32 @@ class Flattener:
                 words.append(block)
 
     def _remind(self, record: Record) -> None:
-        if words := attachment_words(record.blocks[0]):
-            self._turn.reminders.append(reminder(words))
+        if not (words := attachment_words(record.blocks[0])):
+            return
+        block = reminder(words)
+        is_restored = record.parent in self._compaction
+        if is_restored:
+            self._compaction.add(record.uuid)
+        # Elsewhere it would change what thinking in the reply is bound to.
+        at = self._place_before_open_reply() if is_restored and self._turn.goes_on(self._under_way) else -1
+        if at < 0:
+            self._turn.reminders.append(block)
+            return
+        self._remake(at, (*self._closed[at].blocks, block))
+        self._place_of[record.uuid] = at
+
+    def _place_before_open_reply(self) -> int:
+        """Where what a compaction restores stands, if it keeps a reply that goes on: in the last message of
+        the user that may have more text; -1 if there is none. Behind the reply it would end it, and so would
+        text beside results that came during its search."""
+        for at in range(len(self._closed) - 1, -1, -1):
+            message = self._closed[at]
+            if message.role == "user":
+                replies = (each for each in self._closed[:at] if each.role == "assistant")
+                said = [block for reply in replies for block in reply.blocks]
+                if not all(map(_is_beside, message.blocks)) or not open_server_calls(said):
+                    return at
+        return -1
 
     def _is_dropped(self, block: Block) -> bool:
         if not is_blank(block):
@@ -264,20 +322,31 @@ class Flattener:
             for call in message.results:
                 self._answered_in[call] = len(self._closed)
             self._closed.append(message)
+            self._follow_server_calls(message)
         self._turn = _Turn()
         return self._turn
+
+    def _follow_server_calls(self, message: Message) -> None:
+        if message.role == "user":
+            if not all(map(_is_beside, message.blocks)):
+                self._under_way = []
+        else:
+            self._under_way = server_calls_under_way([*self._under_way, *message.blocks])
 
     def _rendered(self, turn: _Turn, used: MutableMapping[str, int], repairs: list[Repair]) -> list[Message]:
         said = distinct_calls(turn.said, used, repairs)
         calls = [block for block in said if block.is_call]
         recorded = [block.call for block in dict.fromkeys(turn.said) if block.is_call]
         results, strays = pair_results(calls, turn.results, recorded, repairs)
+        results = [with_offered_references(each, self._offered, repairs) for each in results]
         shown = (*map(self._shown_as, results), *turn.deletions)
         words = (*turn.summary, *strays, *turn.reminders, *turn.words)
         answer = (*shown, *words)
-        if words:
-            said = end_server_calls(said, repairs)
-        if self._told:
+        is_told = any(block.call in self._told for block in calls)
+        ends = is_told or (bool(words) and not (results and all(map(_is_beside, words))))
+        if ends and said:
+            said = end_server_calls(said, repairs, before=self._under_way)
+        if is_told:
             said, answer = tell_as_text(said, answer, self._told)
         made = [Message("assistant", tuple(said))] if said else []
         return [*made, Message("user", answer)] if answer else made
@@ -322,9 +391,31 @@ class Flattener:
     def _tell(self, calls: set[str]) -> None:
         self._told |= calls
         for at in sorted({self._answered_in[call] for call in calls if call in self._answered_in}):
-            said, answer = tell_as_text(self._closed[at - 1].blocks, self._closed[at].blocks, calls)
+            said = self._end_told_reply(at - 1, self._closed[at - 1].blocks)
+            said, answer = tell_as_text(said, self._closed[at].blocks, calls)
             self._remake(at - 1, said)
             self._remake(at, answer)
+
+    def _end_told_reply(self, at: int, said: Sequence[Block]) -> Sequence[Block]:
+        """A reply that text follows now. What a tool of the provider's gave for it in a later reply moves
+        here: behind text the API takes no more results for it."""
+        under_way = {str(call.get("id", "")) for call in open_server_calls(said)}
+        if not under_way:
+            return said
+        found: list[Block] = []
+
+        def take(blocks: Sequence[Block]) -> list[Block]:
+            moved = [block for block in blocks if block.call in under_way and _is_server_result(block)]
+            found.extend(moved)
+            return [block for block in blocks if block not in moved] or [UNSPOKEN] if moved else list(blocks)
+
+        for later in range(at + 1, len(self._closed)):
+            message = self._closed[later]
+            if message.role == "assistant" and (rest := take(message.blocks)) != list(message.blocks):
+                self._remake(later, rest)
+        self._turn.said = take(self._turn.said)
+        self._under_way = [call for call in self._under_way if fields_of(call).get("id") not in under_way]
+        return end_server_calls([*said, *found], self._repairs)
 
     def _drop_thinking(self, since: int, end: int) -> None:
         for at in range(since, min(end, len(self._closed))):
@@ -353,6 +444,16 @@ class Flattener:
         """The index of the first message that changed since the last call of this method."""
         changed, self._changed_from = self._changed_from, len(self._closed)
         return changed
+
+
+def _is_beside(block: Block) -> bool:
+    """Whether a block leaves a search under way as it is: a result, or a message with role "system"."""
+    return block.kind in (TOOL_RESULT, SYSTEM_TEXT, CACHE_EDITS)
+
+
+def _is_server_result(block: Block) -> bool:
+    """Whether a block is what a tool of the provider's has given."""
+    return block.kind != TOOL_RESULT and block.kind.endswith(TOOL_RESULT)
 
 
 def _says_nothing(blocks: Sequence[Block]) -> bool:

@@ -17,12 +17,16 @@ def demands_thinking(thinking: str) -> bool:
     return thinking == "enabled"
 
 
+def lacks_thinking(messages: Sequence[Message], thinking: str) -> bool:
+    """Whether the API would refuse the current turn because it does not begin with thinking."""
+    first = _start_of_loop(messages) if demands_thinking(thinking) else None
+    return first is not None and not messages[first].blocks[0].is_thinking
+
+
 def unsendable_calls(messages: Sequence[Message], thinking: str) -> tuple[str, ...]:
     """The calls of the current tool loop, if the API would refuse them in this mode of thinking."""
-    if not demands_thinking(thinking):
-        return ()
     first = _start_of_loop(messages)
-    if first is None or messages[first].blocks[0].is_thinking:
+    if first is None or not lacks_thinking(messages, thinking):
         return ()
     said = (message for message in messages[first:] if message.role == "assistant")
     return tuple(block.call for message in said for block in message.blocks if block.is_call)

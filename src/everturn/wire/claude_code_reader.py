@@ -73,6 +73,8 @@ class _Compact(msgspec.Struct, rename="camel"):
     user_context: str = ""
     pre_compact_discovered_tools: list[str] = msgspec.field(default_factory=lambda: list[str]())
     preserved_segment: _Segment | None = None
+    # Written by everturn only.
+    preserved_tokens: int = 0
 
 
 class _Microcompact(msgspec.Struct, rename="camel"):
@@ -219,22 +221,30 @@ def _line_of(raw: bytes, objects: Iterable[bytes], number: int, flaws: list[Line
     kind = ""
     for readable in objects:
         try:
-            seen = _read_line(readable)
-            record = _record(seen, readable)
-        except msgspec.ValidationError as error:
-            seen = _made_to_fit(readable)
-            record = _record(seen, readable)
-            flaws.append(LineProblem(number, "shape", f"a field has an unexpected type: {error}"))
+            seen, record, odd = _read_object(readable)
         except RecursionError:
             flaws.append(too_deep(number))
             continue
         except msgspec.DecodeError as error:
             flaws.append(LineProblem(number, "not_json", f"{error}; kept, not read"))
             continue
+        if odd:
+            flaws.append(LineProblem(number, "shape", odd))
         kind = seen.type
         if record:
             records.append(record)
     return TranscriptLine(raw, tuple(records), kind)
+
+
+def _read_object(readable: bytes) -> tuple[_Line, Record | None, str]:
+    """With what does not fit; raises `msgspec.DecodeError` if it is not JSON."""
+    try:
+        seen = _read_line(readable)
+        return seen, _record(seen, readable), ""
+    except msgspec.ValidationError as error:
+        # That stops at the first field that does not fit: what comes behind it may not be JSON either.
+        seen = _made_to_fit(readable)
+        return seen, _record(seen, readable), f"a field has an unexpected type: {error}"
 
 
 def _made_to_fit(readable: bytes) -> _Line:
@@ -345,6 +355,7 @@ def _compacted(made: _Compact, logical_parent: str) -> Compacted:
         logical_parent=logical_parent,
         discovered_tools=tuple(made.pre_compact_discovered_tools),
         kept=KeptSegment(kept.head, kept.anchor, kept.tail) if kept else None,
+        tokens_kept=max(0, made.preserved_tokens),
     )
 
 

@@ -116,6 +116,7 @@ def _compact(edit: Compacted) -> dict[str, Any]:
         "userContext": edit.user_context,
         "preCompactDiscoveredTools": edit.discovered_tools,
         "preservedSegment": _segment(edit.kept) if edit.kept else None,
+        "preservedTokens": edit.tokens_kept,
     }
     return fields | {name: value for name, value in optional.items() if value}
 

@@ -36,6 +36,11 @@ class StreamedReply:
         content = [self._finished(at) for at in sorted(self._blocks)]
         return _encode({**self._message, "content": content})
 
+    @property
+    def envelope(self) -> bytes:
+        """The reply so far without its content, which may end anywhere; empty before it has begun."""
+        return _encode({**self._message, "content": []}) if self._message else b""
+
     def _take(self, event: ServerEvent) -> None:
         try:
             fields = _read(event.data)

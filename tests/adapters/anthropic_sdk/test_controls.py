@@ -2,10 +2,12 @@
 
 import json
 
+import anthropic
 import pytest
 
 from everturn import UsageError
 from everturn.decide.compact.values import CompactionSkipped
+from everturn.decide.events import TranscriptDamaged
 from everturn.history.edits import Undone
 
 LOG = "A long log line. " * 700
@@ -27,6 +29,46 @@ def test_a_compaction_can_be_asked_for_and_undone(bench):
     undone = bench.middleware.undo()
     assert isinstance(undone, Undone)
     bench.talk(messages, "And then?")
+    assert ENTRIES[0] in words(bench.sent[-1])
+    bench.check()
+
+
+@pytest.mark.spec("CP-39")
+def test_a_compaction_that_was_asked_for_is_made_for_the_question_that_replaces_an_unanswered_one(bench):
+    messages = bench.talk([], *ENTRIES)
+    bench.twin.faults("overloaded")
+    with pytest.raises(anthropic.APIStatusError):
+        bench.client.with_options(max_retries=0).messages.create(
+            model="claude-haiku-4-5",
+            max_tokens=500,
+            messages=[*messages, {"role": "user", "content": "This?"}],
+        )
+    bench.middleware.compact()
+    bench.talk(messages, "Or that?")
+    assert bench.middleware.conversations[-1].compactions == 1
+    assert ENTRIES[0] not in words(bench.sent[-1])
+    bench.check()
+
+
+@pytest.mark.spec("PC-16", "CP-38")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_undo_after_a_change_of_tools_brings_back_no_thinking_that_the_api_refuses(bench, restarts):
+    """On models that bind thinking to everything before it, tools included."""
+    tools = [{"name": name, "description": "Reads.", "input_schema": {"type": "object"}} for name in "ab"]
+    how = {"model": "claude-opus-5-5", "max_tokens": 3_000, "thinking": {"type": "adaptive"}}
+    thinks = [{"type": "thinking", "thinking": "Let me see. "}, {"type": "text", "text": "I see. " * 40}]
+    bench.twin.script(*[{"content": thinks}] * 4)
+    messages = bench.talk([], *ENTRIES[:4], tools=tools, **how)
+    bench.twin.script("<summary>1. Four entries of a log were looked at.</summary>", "I see.")
+    bench.middleware.compact()
+    messages = bench.talk(messages, "What was it?", tools=tools, **how)
+    bench.twin.script(*[{"content": thinks}] * 3)
+    messages = bench.talk(messages, "And now?", tools=tools[:1], **how)
+    if restarts:
+        bench.restart()
+        messages = bench.talk(messages, "And here?", tools=tools[:1], **how)
+    assert isinstance(bench.middleware.undo(), Undone)
+    bench.talk(messages, "And then?", tools=tools[:1], **how)
     assert ENTRIES[0] in words(bench.sent[-1])
     bench.check()
 
@@ -65,12 +107,16 @@ def test_a_rewind_gives_the_messages_to_go_on_with(bench):
     bench.check()
 
 
-def test_a_rewind_keeps_a_compaction_of_what_is_left(bench):
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_rewind_keeps_a_compaction_of_what_is_left(bench, restarts):
     messages = bench.talk([], *ENTRIES)
     bench.middleware.compact()
     messages = bench.talk(messages, "One.", "Two.")
     left = bench.middleware.rewind()
+    if restarts:
+        bench.restart()
     bench.talk(left, "Three.")
+    assert [event for event in bench.events if isinstance(event, TranscriptDamaged)] == []
     assert ENTRIES[0] not in words(bench.sent[-1])
     assert "Two." not in words(bench.sent[-1])
     bench.check()
@@ -161,3 +207,21 @@ def test_a_provider_that_stays_away_ends_the_retries(benches):
     assert bench.middleware.conversations[0].compactions == 1
     # Five requests of a fork and five of a separate call; then a summary without a model.
     assert [entry["status"] for entry in bench.twin.ledger[before:]] == [529] * 10 + [200]
+
+
+@pytest.mark.spec("TOK-15")
+def test_beyond_the_blocking_limit_requests_are_sent_and_the_refusal_is_the_apis(benches):
+    bench, history = benches(**{"thresholds.auto_compaction": False, "window": 40_000}), []
+    entry = "A long log line. " * 6_000
+    for number in range(6):
+        history = bench.talk(history, f"Entry {number}: {entry}")
+    history = [*history, {"role": "user", "content": f"Entry 6: {entry}"}]
+    with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
+        bench.ask(history)
+    conversation = bench.middleware.conversations[0]
+    assert conversation.tokens > bench.middleware.tracker.find().runner.conversation.thresholds.blocking
+    assert conversation.compactions == 0
+    bench.middleware.compact()
+    bench.ask(history)
+    assert bench.middleware.conversations[-1].compactions == 1
+    bench.check()

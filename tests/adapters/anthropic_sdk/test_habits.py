@@ -284,9 +284,122 @@ def test_three_forks_within_ten_calls_are_reported_in_an_event_a_log_line_and_th
     assert "Other question" not in caplog.text + bench.middleware.bill.notes[0]
 
 
+# ── replies that the caller has changed ──────────────────────────────────────────────────────────
+
+LARGER = {"window": 60_000}
+QUESTIONS = tuple(f"Entry {number}: {LOG}" for number in range(16))
+
+
+@pytest.fixture
+def alone_in_larger(benches):
+    """What the questions cost a caller that keeps replies as they came."""
+    bench = benches(**LARGER, folder_name="alone")
+    bench.talk([], *QUESTIONS)
+    return sum(entry["dollars"] for entry in bench.twin.ledger)
+
+
+@pytest.mark.spec("GW-10")
+def test_a_reply_that_the_caller_begins_itself_costs_nothing_more(benches, alone_in_larger):
+    """The caller's history has its beginning and the model's end as one text."""
+    bench, history = benches(**LARGER), []
+    for said in QUESTIONS:
+        asked = {"role": "user", "content": said}
+        reply = bench.ask([*history, asked, {"role": "assistant", "content": "Sure:"}])
+        history += [asked, {"role": "assistant", "content": f"Sure:{reply.content[0].text}"}]
+    bench.check()
+    assert len(bench.middleware.conversations) == 1
+    cost = sum(entry["dollars"] for entry in bench.twin.ledger) - alone_in_larger
+    assert cost < 1.15 * alone_in_larger
+
+
+@pytest.mark.spec("GW-10")
+def test_a_reply_that_the_caller_has_begun_is_known_after_a_restart(bench):
+    begun = {"role": "assistant", "content": "Sure:"}
+    bench.twin.script("the parser is fine, and the writer too. " * 4)
+    reply = bench.ask([{"role": "user", "content": "Look at it."}, begun])
+    bench.restart()
+    joined = {"role": "assistant", "content": f"Sure: {reply.content[0].text}"}
+    asked = [
+        {"role": "user", "content": "Look at it."},
+        joined,
+        {"role": "user", "content": "And now?"},
+        begun,
+    ]
+    bench.ask(asked)
+    assert len(bench.transcripts) == 1
+    bench.check()
+
+
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+SEARCHES = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rain"}}
+
+
+@pytest.mark.spec("CP-37")
+def test_a_compaction_keeps_the_reply_that_the_caller_has_begun_last(benches):
+    bench = benches(**LARGER)
+    history = bench.talk([], *QUESTIONS[:2])
+    bench.middleware.compact()
+    bench.ask([*history, {"role": "user", "content": "And now?"}, {"role": "assistant", "content": "Sure:"}])
+    bench.check()
+    assert compactions(bench) == [1]
+    messages = bench.sent[-1]["messages"]
+    assert len(messages) < 6
+    assert (messages[-1]["role"], "Sure:" in json.dumps(messages[-1])) == ("assistant", True)
+    assert "And now?" in json.dumps(messages[-2])
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize("found", [[], ["web_search_tool_result"]], ids=["under way", "found"])
+def test_a_compaction_goes_on_with_the_reply_that_the_api_has_paused(benches, found):
+    bench = benches(**SMALL)
+    history = bench.talk([], *QUESTIONS[:3], tools=[SEARCH])
+    history += [{"role": "user", "content": "Does it rain?"}]
+    results = [{"type": each, "tool_use_id": "srvtoolu_1", "content": []} for each in found]
+    bench.twin.script({"content": [text("I look."), SEARCHES, *results], "stop_reason": "pause_turn"})
+    reply = bench.ask(history, tools=[SEARCH])
+    history += [{"role": "assistant", "content": reply.content}]
+    before = compactions(bench)[0]
+    bench.middleware.compact()
+    bench.ask(history, tools=[SEARCH])
+    bench.check()
+    assert compactions(bench)[0] == before + 1
+    messages = bench.sent[-1]["messages"]
+    assert len(messages) < 8
+    assert "Does it rain?" in json.dumps(messages[-2])
+    kinds = [block["type"] for block in messages[-1]["content"]]
+    assert kinds == ["text", "server_tool_use", *found]
+
+
+@pytest.mark.spec("GW-11")
+def test_a_caller_that_signs_every_reply_keeps_its_compaction_and_is_told(benches, alone_in_larger):
+    bench, history = benches(**LARGER), []
+    for said in QUESTIONS:
+        history += [{"role": "user", "content": said}]
+        reply = bench.ask(history)
+        history += [{"role": "assistant", "content": f"{reply.content[0].text}\n\nAnswered by the model."}]
+    bench.check()
+    # Each signature changes the prefix. As new conversations, every turn would be summarized.
+    cost = sum(entry["dollars"] for entry in bench.twin.ledger) - alone_in_larger
+    assert cost < 1.5 * alone_in_larger
+    told = [event for event in bench.events if isinstance(event, ForksRepeated)]
+    assert told != []
+    assert {event.where for event in told} <= {f"messages.{at}.content.0" for at in range(1, 32, 2)}
+
+
+def test_lists_that_begin_with_the_same_examples_are_not_forks_of_each_other(bench):
+    examples = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": f"An answer. {LOG}"}]
+    for number in range(4):
+        bench.talk(examples, f"Question {number}?", "And then?")
+    assert [event for event in bench.events if isinstance(event, ForksRepeated)] == []
+    assert [each.messages for each in bench.middleware.conversations] == [6, 6, 6, 6]
+    assert all("Question 0" not in json.dumps(body) for body in bench.sent[2:])
+    bench.check()
+
+
 # ── what current clients send ────────────────────────────────────────────────────────────────────
 
 NEW = "claude-opus-5-5"
+THREADS = {"anthropic-beta": "message-threads-2026-08-12"}
 
 
 def test_system_messages_are_understood_and_sent_as_they_came(benches):
@@ -307,6 +420,42 @@ def test_system_messages_are_understood_and_sent_as_they_came(benches):
 
 
 @pytest.mark.spec("GW-10")
+def test_a_thread_goes_on_after_a_restart_and_a_compaction(benches):
+    """Its requests have only what is new, and neither system prompt nor tools."""
+    bench = benches(window=40_000)
+    previous = None
+    for number in range(9):
+        thread = {"type": "continue", "previous_message_id": previous} if previous else {"type": "create"}
+        head = {} if previous else {"system": "You are terse."}
+        more = {"extra_body": {"thread": thread}, "extra_headers": THREADS, "max_tokens": 2000, **head}
+        reply = bench.ask([{"role": "user", "content": f"Entry {number}: {LOG}"}], model=NEW, **more)
+        previous = reply.id
+        if number % 3 == 1:
+            bench.restart()
+    bench.check()
+    assert bench.sent[-1]["system"][0]["text"] == "You are terse."
+    assert all("thread" not in body for body in bench.sent)
+    assert compactions(bench)[0] >= 1
+    assert len(bench.transcripts) == 1
+
+
+@pytest.mark.spec("GW-10")
+def test_system_messages_of_a_thread_keep_their_role_where_only_new_messages_are_sent(bench):
+    """As reminders they would change what stands before all later thinking, with each request anew."""
+    previous, sent = None, []
+    for number in range(4):
+        new = [{"role": "user", "content": f"Part {number}."}]
+        if number in (0, 2):
+            new.append({"role": "system", "content": f"Mode {number}."})
+        thread = {"type": "continue", "previous_message_id": previous} if previous else {"type": "create"}
+        more = {"extra_body": {"thread": thread}, "extra_headers": THREADS}
+        previous = bench.ask(new, model=NEW, max_tokens=2000, system="Be good.", **more).id
+        sent += [message["role"][0] for message in new] + ["a"]
+        assert [message["role"][0] for message in bench.sent[-1]["messages"]] == sent[:-1]
+    bench.check()
+
+
+@pytest.mark.spec("GW-10")
 def test_system_messages_that_become_reminders_are_the_same_conversation(bench):
     asked = [{"role": "user", "content": "Look at it."}, {"role": "system", "content": "Answer briefly."}]
     reply = bench.ask(asked, model=NEW, max_tokens=2000)
@@ -320,6 +469,29 @@ def test_system_messages_that_become_reminders_are_the_same_conversation(bench):
     assert "<system-reminder>\nAnswer briefly.\n</system-reminder>" in [
         block["text"] for block in bench.sent[-1]["messages"][0]["content"]
     ]
+
+
+@pytest.mark.spec("CP-38")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_second_edit_does_not_bring_back_thinking_that_the_first_made_invalid(benches, restarts):
+    """The model binds thinking to what came before it. The second fork begins behind the first edit, and
+    before the record by which the first fork dropped the thinking between the two. After a restart it is not
+    known with which system prompt the shared part was sent, so its thinking is not sent either."""
+    bench = benches()
+    more = {"model": NEW, "max_tokens": 2000, "thinking": {"type": "adaptive"}}
+    history = bench.talk([], *(f"Question {number}?" for number in range(4)), **more)
+    for edited in (2, 4):
+        history[edited] = {"role": "user", "content": f"Edited question {edited}?"}
+        if restarts:
+            bench.restart()
+        history = bench.talk(history, f"Why {edited}?", **more)
+    bench.check()
+    thinks = [
+        any(block["type"] == "thinking" for block in message["content"])
+        for message in bench.sent[-1]["messages"]
+        if message["role"] == "assistant"
+    ]
+    assert thinks == [not restarts, False, False, False, False]
 
 
 def test_clearing_of_thinking_by_the_api_passes_and_the_request_is_managed(bench):
@@ -344,6 +516,35 @@ READ = {"name": "read_file", "description": "Reads.", "input_schema": {"type": "
 
 
 @pytest.mark.spec("CP-37")
+def thinking_in(body):
+    blocks = [block for message in body["messages"] for block in message["content"]]
+    return sum(block["type"] == "thinking" for block in blocks)
+
+
+@pytest.mark.spec("MC-13")
+@pytest.mark.parametrize("keeps", ["all", None])
+def test_a_caller_that_asks_the_api_to_keep_all_thinking_has_it_sent(bench, keeps):
+    """Claude Code asks for that. Without it, this model is shown only the thinking of the last turn."""
+    thinks = {"content": [{"type": "thinking", "thinking": "Let me see."}, text("I see.")]}
+    bench.twin.script(*[thinks] * 3)
+    edit = {"type": "clear_thinking_20251015", "keep": keeps}
+    more = {"context_management": {"edits": [edit]}} if keeps else {}
+    history = []
+    for number in range(3):
+        history.append({"role": "user", "content": f"Question {number}."})
+        reply = bench.client.beta.messages.create(
+            messages=history,
+            model="claude-haiku-4-5",
+            max_tokens=3_000,
+            thinking={"type": "enabled", "budget_tokens": 1_024},
+            betas=["context-management-2025-06-27"],
+            **more,
+        )
+        history.append({"role": "assistant", "content": reply.content})
+    bench.check()
+    assert [thinking_in(body) for body in bench.sent] == ([0, 1, 2] if keeps else [0, 0, 0])
+
+
 def test_another_reply_is_asked_for_with_the_question_though_a_compaction_has_summarized_it(benches):
     """The compaction came within the tool loop of the question, after its first call."""
     bench = benches(window=60_000)

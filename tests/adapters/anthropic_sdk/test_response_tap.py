@@ -2,6 +2,7 @@
 
 import gc
 import gzip
+import json
 import weakref
 
 import httpx2
@@ -27,6 +28,10 @@ class Pieces(httpx2.SyncByteStream, httpx2.AsyncByteStream):
             yield piece
 
 
+def refuse(body):
+    raise AssertionError(body)
+
+
 def response(headers, *pieces):
     return httpx2.Response(200, headers=headers, stream=Pieces(*pieces))
 
@@ -34,22 +39,53 @@ def response(headers, *pieces):
 def test_a_stream_is_complete_at_its_stop_and_told_before_the_caller_sees_that():
     heard, passed = [], []
     made = response(SSE, STREAM, STOP, b": bye\n\n")
-    tap(made, heard.append)
+    tap(made, heard.append, refuse)
     for piece in made.iter_bytes():
         passed.append((piece, len(heard)))
     assert passed == [(STREAM, 0), (STOP, 1), (b": bye\n\n", 1)]
     assert heard == [b'{"id":"m","content":[]}']
 
 
-@pytest.mark.parametrize("headers", [SSE, PLAIN])
-def test_what_is_abandoned_is_never_complete(headers):
-    heard = []
-    made = response(headers, STREAM, STOP)
-    tap(made, heard.append)
+CUT_INPUT = {"type": "input_json_delta", "partial_json": '{"a'}
+USED = b"".join(
+    b"data: " + json.dumps(event).encode() + b"\n\n"
+    for event in (
+        {"type": "message_start", "message": {"model": "m", "content": [], "usage": {"input_tokens": 9}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "input": {}}},
+        {"type": "content_block_delta", "index": 0, "delta": CUT_INPUT},
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("headers", "known"),
+    [(SSE, [b'{"model":"m","content":[],"usage":{"input_tokens":9}}']), (PLAIN, [])],
+    ids=["streamed", "plain"],
+)
+async def test_what_is_abandoned_is_never_complete_and_its_usage_is_told_once(headers, known):
+    heard, abandoned = [], []
+
+    async def hear(body):
+        heard.append(body)
+
+    made = response(headers, USED, STOP)
+    tap(made, heard.append, abandoned.append)
     pieces = made.iter_bytes()
-    assert next(pieces) == STREAM
+    assert next(pieces) == USED
     pieces.close()
-    assert heard == []
+    assert (heard, abandoned) == ([], known)
+    made = response(headers, USED, STOP)
+    tap_async(made, hear, abandoned.append)
+    pieces = made.aiter_bytes()
+    assert await anext(pieces) == USED
+    await pieces.aclose()
+    assert (heard, abandoned) == ([], known + known)
+
+
+def test_a_stream_that_never_began_tells_nothing():
+    made = response(SSE, b": ping\n\n")
+    tap(made, refuse, refuse)
+    assert list(made.iter_bytes()) == [b": ping\n\n"]
 
 
 @pytest.mark.parametrize("read", [lambda made: made.read(), lambda made: b"".join(made.iter_bytes(3)),
@@ -57,7 +93,7 @@ def test_what_is_abandoned_is_never_complete(headers):
 def test_a_plain_body_is_complete_at_its_end_however_it_is_read(read):
     heard = []
     made = response(PLAIN, b'{"a"', b":1}")
-    tap(made, heard.append)
+    tap(made, heard.append, refuse)
     assert read(made) == b'{"a":1}'
     assert heard == [b'{"a":1}']
 
@@ -65,14 +101,14 @@ def test_a_plain_body_is_complete_at_its_end_however_it_is_read(read):
 def test_a_body_that_was_packed_is_heard_unpacked():
     heard = []
     made = response({**SSE, "content-encoding": "gzip"}, gzip.compress(STREAM + STOP))
-    tap(made, heard.append)
+    tap(made, heard.append, refuse)
     assert made.read() == STREAM + STOP
     assert heard == [b'{"id":"m","content":[]}']
 
 
 def test_a_response_that_is_dropped_is_gone_at_once():
     made = response(SSE, STREAM)
-    tap(made, print)
+    tap(made, print, print)
     itself = weakref.ref(made)
     gc.disable()
     try:
@@ -89,10 +125,10 @@ async def test_with_awaits_it_is_the_same():
         heard.append(body)
 
     made = response(SSE, STREAM, STOP)
-    tap_async(made, complete)
+    tap_async(made, complete, refuse)
     assert [(piece, len(heard)) async for piece in made.aiter_bytes()] == [(STREAM, 0), (STOP, 1)]
     plain = response(PLAIN, b"{", b"}")
-    tap_async(plain, complete)
+    tap_async(plain, complete, refuse)
     assert await plain.aread() == b"{}"
     assert heard == [b'{"id":"m","content":[]}', b"{}"]
 
@@ -110,12 +146,12 @@ async def test_with_awaits_it_is_the_same():
 async def test_raw_bytes_pass_as_they_were_sent_and_are_read_too(headers, pieces, body):
     heard = []
     made = response(headers, *pieces)
-    tap(made, heard.append)
+    tap(made, heard.append, refuse)
     assert (tuple(made.iter_raw()), heard) == (pieces, [body])
 
     async def hear(each):
         heard.append(each)
 
     made = response(headers, *pieces)
-    tap_async(made, hear)
+    tap_async(made, hear, refuse)
     assert (tuple([each async for each in made.aiter_raw()]), heard) == (pieces, [body, body])

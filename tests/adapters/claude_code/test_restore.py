@@ -111,6 +111,7 @@ def test_a_second_compaction_that_was_not_written_yet_is_not_taken_for_the_first
         worked().boundary(100).summary("We fixed the parser. Rules: never push to main; always use bun.")
     )
     session.human("Do the manual.").reply("m6", call("c6", "Read", file_path="/p/manual.md"), plain=9)
+    session.result("c6", "words")
     files = told(session, tmp_path, last_before=session.lines[-1]["uuid"]).partition("Files used last")[2]
     assert "/p/manual.md (read)" in files
 

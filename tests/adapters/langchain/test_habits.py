@@ -1,17 +1,22 @@
 """How LangChain's agents spell their history, and what the middleware offers."""
 
+import base64
+
 import pytest
 from adapters.framework_bench import asks_for_summary
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
-from langchain_core.messages import HumanMessage, messages_from_dict, messages_to_dict
+from langchain_core.messages import HumanMessage, SystemMessage, messages_from_dict, messages_to_dict
 from pydantic import BaseModel
 
-from everturn.decide.events import SummaryUncached
+from everturn.decide.events import KeyChangesRepeated, SummaryUncached
+from everturn.errors import UsageError
 from everturn.history.edits import Undone
 
 SMALL = {"window": 40_000}
 LOG = "A long log line. " * 700
+# The head of a picture with 1280 by 800 pixels.
+PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\5\0\0\0\3\x20\x08\2\0\0\0").decode()
 
 
 class Reminder(AgentMiddleware):
@@ -62,6 +67,25 @@ def test_a_compaction_is_asked_for_and_undone_and_a_text_is_pinned(bench):
     assert "The deadline is Friday at noon." in str(bench.wire.bodies[-1])
     assert isinstance(everturn.undo(), Undone)
     assert everturn.rewind()[-1]["role"] == "assistant"
+    bench.check()
+
+
+@pytest.mark.spec("CP-39")
+def test_a_rewind_gives_the_beginning_of_the_agents_own_messages_to_go_on_with(bench):
+    everturn = bench.middleware()
+    agent = bench.agent(everturn, tools=[])
+    picture = {"type": "image", "base64": PICTURE, "mime_type": "image/png"}
+    asked = HumanMessage([{"type": "text", "text": "What is this?"}, picture])
+    messages = agent.invoke({"messages": [SystemMessage("You fix parsers."), asked]})["messages"]
+    longer = bench.talk(agent, range(1), messages)
+    back = everturn.rewind(messages=longer)
+    assert [id(each) for each in back] == [id(each) for each in longer[:3]]
+    agent.invoke({"messages": [*back, ("user", "And now?")]})
+    first, _, last = bench.wire.bodies[-1]["messages"]
+    assert [block["type"] for block in first["content"]] == ["text", "image"]
+    assert "And now?" in str(last["content"])
+    with pytest.raises(UsageError, match="not the list of the conversation"):
+        everturn.rewind(messages=longer[2:])
     bench.check()
 
 
@@ -121,3 +145,29 @@ def test_structured_output_leaves_tools_and_system_cached_and_says_why_messages_
     assert (summary["tools"], summary["system"]) == (first["tools"], first["system"])
     assert "tool_choice" not in summary
     assert "output_config" not in summary
+
+
+@pytest.mark.moves_cache_prefix(reason="the system prompt is changed on purpose")
+@pytest.mark.spec("CB-3")
+def test_a_system_prompt_that_changes_with_each_run_is_told(bench):
+    ours, messages = bench.middleware(), []
+    for task in range(8):
+        agent = bench.agent(
+            ours, system_prompt=f"{'You maintain a feed parser. ' * 1000} It is {task} o'clock.", tools=[]
+        )
+        messages = bench.talk(agent, range(task, task + 1), messages)
+    [event] = [event for event in bench.events if isinstance(event, KeyChangesRepeated)]
+    assert (event.changed, event.parts) == (3, ("system",))
+    assert event.what in ours.bill.notes[0]
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_reply_of_another_model_that_a_fallback_has_asked_is_priced_as_its_own(bench, is_inside):
+    ours, fallback = bench.middleware(), ModelFallbackMiddleware(bench.model("claude-haiku-4-5"))
+    order = [ours, fallback] if is_inside else [fallback, ours]
+    agent = bench.agent(*order, model=bench.model("claude-opus-4-5"))
+    bench.twin.faults("overloaded")
+    bench.talk(agent, range(1))
+    assert "claude-haiku-4-5" in {entry["model"] for entry in bench.twin.ledger if entry["status"] == 200}
+    paid = sum(entry["dollars"] for entry in bench.twin.ledger)
+    assert float(ours.bill.dollars) == pytest.approx(paid)

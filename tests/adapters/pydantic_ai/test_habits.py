@@ -3,13 +3,21 @@
 import pytest
 from adapters.pydantic_ai.conftest import HAIKU
 from pydantic import BaseModel
+from pydantic_ai import BinaryContent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessagesTypeAdapter, UserPromptPart
+from pydantic_ai.models.fallback import FallbackModel
 
+from everturn.decide.events import KeyChangesRepeated
+from everturn.errors import UsageError
 from everturn.history.edits import Undone
 
 LOG = " A long log line." * 700
 SMALL = {"window": 60_000}
+# The head of a picture with 1280 by 800 pixels.
+PICTURE = BinaryContent(
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\5\0\0\0\3\x20\x08\2\0\0\0", media_type="image/png"
+)
 
 
 class Finding(BaseModel):
@@ -97,6 +105,23 @@ async def test_a_compaction_is_asked_for_and_undone_and_a_text_is_pinned(bench):
     bench.check()
 
 
+@pytest.mark.spec("CP-39")
+async def test_a_rewind_gives_the_beginning_of_the_agents_own_history_to_go_on_with(bench):
+    everturn = bench.capability()
+    agent = bench.agent(everturn, tools=[])
+    history = (await agent.run(["What is this?", PICTURE])).all_messages()
+    longer = await bench.talk(agent, range(1), history)
+    back = everturn.rewind(messages=longer)
+    assert [id(each) for each in back] == [id(each) for each in longer[:2]]
+    await agent.run("And now?", message_history=back)
+    first, _, last = bench.wire.bodies[-1]["messages"]
+    assert [block["type"] for block in first["content"]] == ["text", "image"]
+    assert last["content"][0]["text"] == "And now?"
+    with pytest.raises(UsageError, match="not the list of the conversation"):
+        everturn.rewind(messages=longer[1:])
+    bench.check()
+
+
 async def test_the_recall_tool_is_given_to_the_agent_and_answers_its_calls(bench):
     everturn = bench.capability(folder=bench.folder, recall={"enabled": True})
     agent = bench.agent(everturn)
@@ -124,3 +149,41 @@ async def test_a_summary_is_asked_for_again_after_an_overloaded_moment(bench):
     statuses = [entry["status"] for entry in bench.twin.ledger[before:]]
     assert statuses[:3] == [529, 529, 200]
     assert bench.twin.ledger[before + 2]["usage"]["cache_read_input_tokens"] > 0
+
+
+@pytest.mark.moves_cache_prefix(reason="the instructions are changed on purpose")
+@pytest.mark.spec("CB-3")
+async def test_instructions_that_change_with_each_run_are_told(bench):
+    ours, messages = bench.capability(), None
+    for task in range(8):
+        instructions = f"{'You maintain a feed parser. ' * 1000} It is {task} o'clock."
+        settings = {
+            "max_tokens": 2000,
+            "anthropic_cache_instructions": True,
+            "anthropic_cache_messages": True,
+        }
+        agent = bench.agent(ours, instructions=instructions, tools=[], model_settings=settings)
+        messages = await bench.talk(agent, range(task, task + 1), messages)
+    [event] = [event for event in bench.events if isinstance(event, KeyChangesRepeated)]
+    assert (event.changed, event.parts) == (3, ("system",))
+    assert event.what in ours.bill.notes[0]
+
+
+async def test_a_reply_of_another_model_that_a_fallback_has_asked_is_priced_as_its_own(bench):
+    ours = bench.capability()
+    model = FallbackModel(bench.model("claude-opus-4-5"), bench.model("claude-haiku-4-5"))
+    bench.twin.faults("overloaded")
+    await bench.talk(bench.agent(ours, model=model), range(2))
+    models = {entry["model"] for entry in bench.twin.ledger if entry["status"] == 200}
+    assert models == {"claude-opus-4-5", "claude-haiku-4-5"}
+    paid = sum(entry["dollars"] for entry in bench.twin.ledger)
+    assert float(ours.bill.dollars) == pytest.approx(paid)
+
+
+async def test_summaries_of_models_with_a_fallback_are_in_the_bill(bench):
+    ours = bench.capability(**SMALL)
+    model = FallbackModel(bench.model("claude-opus-4-5"), bench.model("claude-haiku-4-5"))
+    await bench.talk(bench.agent(ours, model=model), range(12))
+    assert ours.bill.parts["compact"].calls >= 1
+    assert ours.bill.total.unpriced == 0
+    assert float(ours.bill.dollars) == pytest.approx(sum(entry["dollars"] for entry in bench.twin.ledger))

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
 from pydantic_ai.messages import (
     BinaryContent,
     CachePoint,
+    CompactionPart,
     ImageUrl,
     ModelRequest,
     ModelResponse,
     NativeToolCallPart,
+    NativeToolReturnPart,
     RetryFeedbackPart,
     RetryInfo,
     SystemPromptPart,
@@ -106,13 +109,48 @@ def test_feedback_is_words_of_the_user():
 
 
 def test_a_part_of_an_unknown_kind_is_text_to_the_engine_and_itself_to_the_model():
-    message = ModelResponse(
-        parts=[NativeToolCallPart("web_search", {"query": "x"}, "n1"), TextPart("Found.")]
-    )
+    message = ModelResponse(parts=[CompactionPart("So far."), TextPart("Found.")])
     opaque, words = convert_message(message).converted.blocks
-    assert (opaque["type"], "web_search" in opaque["text"]) == ("text", True)
+    assert (opaque["type"], "So far." in opaque["text"]) == ("text", True)
     (back,) = shown(message, opaque, words)
     assert back is message
+
+
+def test_a_reply_that_the_provider_has_paused_is_known_as_such():
+    reply = ModelResponse(parts=[SEARCH], state="suspended")
+    assert to_framework_reply(reply, "claude-opus-4-8", "r1").stop_reason == "pause_turn"
+
+
+SEARCH = NativeToolCallPart("web_search", {"query": "x"}, "n1", provider_name="anthropic")
+FOUND = NativeToolReturnPart("web_search", [{"url": "https://example.com"}], "n1", provider_name="anthropic")
+ASKED = NativeToolCallPart("mcp_server:wiki", {"tool_name": "ask", "tool_args": {}}, "m1")
+
+
+@pytest.mark.spec("CP-12")
+def test_calls_of_the_provider_and_their_results_have_kinds_of_their_own():
+    """A compaction that parts them is refused; as text, the engine could not tell."""
+    message = ModelResponse(parts=[SEARCH, FOUND, ASKED])
+    search, found, asked = convert_message(message).converted.blocks
+    given = {"id": "n1", "name": "web_search", "input": {"query": "x"}}
+    content = [{"url": "https://example.com"}]
+    assert search == {"type": "server_tool_use", **given}
+    assert found == {"type": "web_search_tool_result", "tool_use_id": "n1", "content": content}
+    assert (asked["type"], asked["id"]) == ("mcp_tool_use", "m1")
+    (back,) = shown(message, search, found, asked)
+    assert back is message
+
+
+def test_a_call_of_the_provider_that_gets_no_result_any_more_is_ended_in_its_form():
+    message = ModelResponse(parts=[SEARCH, ASKED])
+    search, asked = convert_message(message).converted.blocks
+    error = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    lost = {"type": "web_search_tool_result", "tool_use_id": "n1", "content": error}
+    silent = {"type": "mcp_tool_result", "tool_use_id": "m1", "is_error": True, "content": "[lost]"}
+    _, ends = shown(message, search, asked, lost, silent)
+    assert [(part.tool_name, part.content, part.tool_call_id, part.provider_name) for part in ends.parts] == [
+        ("web_search", error, "n1", "anthropic"),
+        ("mcp_server:wiki", {"content": "[lost]", "is_error": True}, "m1", None),
+    ]
 
 
 def test_a_cleared_result_is_the_same_part_with_other_words():

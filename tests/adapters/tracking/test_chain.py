@@ -12,9 +12,11 @@ from everturn.adapters.tracking.caller_list import read_caller_list
 from everturn.adapters.tracking.caller_request import read_message_blocks
 from everturn.adapters.tracking.chain import (
     START,
+    append_end_link,
     append_links,
     common_prefix_length,
 )
+from everturn.adapters.tracking.list_memo import ListMemo
 from everturn.history.records import Record
 from everturn.wire.anthropic import without_cache_control
 
@@ -23,9 +25,12 @@ RESULT = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text"
 
 
 def build_chain(messages):
-    links, positions = [], []
+    links, positions, ends = [], [], []
     for at, message in enumerate(messages):
+        if append_end_link(messages, at, ends, links, positions, START):
+            ends[-1] += 1
         append_links(message, at, links, positions, START)
+        ends.append(len(links))
     assert len(links) == len(positions)
     return links
 
@@ -154,3 +159,62 @@ def test_what_two_chains_share_is_their_common_beginning(one, other):
     chains = [build_chain([{"role": "user", "content": str(each)} for each in said]) for said in (one, other)]
     same = [a == b for a, b in zip(one, other, strict=False)]
     assert common_prefix_length(*chains) == (same.index(False) if False in same else len(same))
+
+
+# ── thinking at the end of a reply ───────────────────────────────────────────────────────────────
+
+HM = {"type": "thinking", "thinking": "Hm.", "signature": "one"}
+OTHER = {"type": "thinking", "thinking": "Hm.", "signature": "two"}
+HIDDEN = {"type": "redacted_thinking", "data": "three"}
+WORDS = {"type": "text", "text": "Done."}
+BLANK = {"type": "text", "text": ""}
+ASKED, THEN = {"role": "user", "content": "What?"}, {"role": "user", "content": "Go on."}
+
+
+def answered(*messages):
+    """A list in which these contents were the reply, each as a message."""
+    return [ASKED, *({"role": "assistant", "content": list(content)} for content in messages), THEN]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([[HM]], [[{**HM, "thinking": ""}]]),
+        ([[HM]], [[HM, BLANK]]),
+        ([[HM, HIDDEN]], [[HM], [HIDDEN]]),
+        ([[WORDS, HM]], [[WORDS], [HM]]),
+        ([[HM, WORDS]], [[HM], [WORDS]]),
+        ([[HM, WORDS]], [[WORDS]]),
+    ],
+    ids=["its text left out", "an empty text", "divided", "behind a text", "before a text", "dropped"],
+)
+def test_a_reply_with_thinking_is_the_same_in_these_spellings(one, other):
+    assert build_chain(answered(*one)) == build_chain(answered(*other))
+
+
+@pytest.mark.parametrize("reply", [[[OTHER]], [[HIDDEN]], [[HM, HM]], [[HM, WORDS]], []])
+def test_a_reply_that_is_only_thinking_is_not_another_reply_nor_none(reply):
+    assert build_chain(answered([HM])) != build_chain(answered(*reply))
+
+
+@pytest.mark.parametrize(
+    ("reply", "links"),
+    [([[HM]], 3), ([[HM], [HIDDEN]], 3), ([[WORDS], [HM]], 4), ([[HM], [WORDS]], 3), ([[BLANK]], 2)],
+)
+def test_records_and_messages_of_a_reply_that_ends_with_thinking_have_the_same_links(reply, links):
+    messages = answered(*reply)
+    records = [
+        Record(kind=message["role"], uuid=str(at), blocks=read_message_blocks(message))
+        for at, message in enumerate(messages)
+    ]
+    assert len(build_chain(messages)) == links
+    assert read_caller_list(records).chain == build_chain(messages)
+
+
+def test_a_list_is_read_alike_whatever_was_read_before_it():
+    """Whether thinking has a link depends on what follows it."""
+    whole = answered([WORDS], [HM])
+    other = [*whole[:-1], {"role": "assistant", "content": [WORDS]}, THEN]
+    memo = ListMemo()
+    for messages in (whole, other, whole[:-1], whole):
+        assert memo.read(messages).links == build_chain(messages)

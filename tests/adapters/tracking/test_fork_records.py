@@ -1,12 +1,13 @@
 """What a fork takes over from its parent."""
 
+import msgspec
 import pytest
 from builders import assistant, call, result, user
 
 from everturn.adapters.tracking.fork_records import take_shared_records
 from everturn.history.edits import Compacted, KeptSegment
 from everturn.history.log import Log
-from everturn.history.records import Record
+from everturn.history.records import Record, ReplyMeta
 
 FIRST, REPLY, NEWEST = (
     user("Read the parser."),
@@ -90,3 +91,18 @@ def test_a_compaction_that_summarized_what_the_fork_has_yet_to_answer_stays_with
     kept = KeptSegment(first_kept.uuid, "s", RESULT.uuid)
     records = [*said, boundary(kept), summary(), assistant("Line 9.")]
     assert take_shared_records(records, cut) == said[:cut], open_end
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize(
+    "meta", [None, ReplyMeta("m8", "claude-opus-4-6", "pause_turn")], ids=["begun", "paused"]
+)
+def test_a_reply_that_the_model_went_on_with_does_not_answer_the_question_of_the_fork(meta):
+    begun = msgspec.structs.replace(assistant("Sure:"), reply=meta)
+    said = [FIRST, REPLY, QUESTION, begun, CALL, RESULT]
+    kept = KeptSegment(CALL.uuid, "s", RESULT.uuid)
+    records = [*said, boundary(kept), summary(), assistant("Line 9.")]
+    assert take_shared_records(records, 4) == said[:4]
+    # One that the user's next message followed was complete.
+    complete = [*said[:4], NEWEST, boundary(NEWEST_KEPT), summary(), assistant("Done.")]
+    assert [record.uuid for record in take_shared_records(complete, 4)[4:]] == ["b", "s"]

@@ -304,3 +304,39 @@ def test_a_conversation_begins_while_another_one_is_read_from_its_file(tmp_path)
         assert caller.said(continued.result(20)) == ["Hello.", "Hi.", "Go on."]
     assert caller.lengths == [1, 3]
     caller.tracker.close()
+
+
+def test_nobody_can_record_a_reply_while_a_conversation_is_removed_from_memory(tmp_path):
+    """What is recorded once the transcript is closed would be in no file."""
+    caller = Caller(tmp_path)
+    call = caller.ask("Hello.")
+    keep, held = call.tracked.runner.keep_appended, []
+
+    def keep_and_look():
+        held.append(call.tracked.lock.is_held)
+        keep()
+
+    call.tracked.runner.keep_appended = keep_and_look
+    assert caller.tracker.evict(call.tracked, even_awaiting=True)
+    assert held == [True]
+    caller.hear(call, "Hi there.")
+    assert any("Hi there." in path.read_text() for path in tmp_path.glob("*.jsonl"))
+
+
+def test_a_conversation_that_somebody_works_on_is_not_removed(caller):
+    call = caller.ask("Hello.")
+    with call.tracked.lock.acquire():
+        assert not caller.tracker.evict(call.tracked, even_awaiting=True)
+    assert caller.tracker.evict(call.tracked, even_awaiting=True)
+
+
+def test_our_own_wish_to_keep_thinking_follows_the_thinking_of_each_request():
+    """The first request decides nothing for later ones."""
+    caller = Caller(micro={"declarative": {"enabled": True}})
+    plain, thinking = (
+        caller.ask("Hello."),
+        caller.ask("Hi.", thinking={"type": "enabled", "budget_tokens": 1_024}),
+    )
+    shown = [each.tracked.runner.conversation.setting.model.keeps_thinking for each in (plain, thinking)]
+    asked = ["context_management" in each.fields() for each in (plain, thinking)]
+    assert (shown, asked) == ([False, True], [False, True])

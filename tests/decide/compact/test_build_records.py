@@ -1,6 +1,7 @@
 """The records of a compaction, and the view that they make (CP-10, 11, 25, 30, 33, 34)."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import builders as b
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from message_rules import find_message_problems
 from random_logs import sound_logs
 
+from everturn.decide.compact.build_records import said_by_hooks
 from everturn.decide.compact.chain import chain_of, plan_undo
 from everturn.decide.compact.values import CompactionChain, CompactionSkipped, Receipt
 from everturn.decide.effects import FileRead
@@ -303,3 +305,15 @@ def test_the_receipt_counts_pictures_wherever_they_stand_and_where_large_results
     told = "\n".join((*receipt.retained, *receipt.recoverable, *receipt.dropped))
     assert "3 pictures" in told or "3 images" in told, told
     assert "/big.txt" in told
+
+
+def test_what_hooks_say_is_recorded_behind_the_last_record_with_its_time():
+    after = b.user("x", uuid="u1")
+    at = datetime(2026, 11, 15, 14, 30, tzinfo=timezone(timedelta(hours=2)))
+    ids = iter(("n1", "n2"))
+    made = said_by_hooks(["One.", " ", "Two."], after=after, now=at, new_id=lambda: next(ids))
+    assert [(each.uuid, each.parent, each.timestamp) for each in made] == [
+        ("n1", "u1", "2026-11-15T12:30:00.000Z"),
+        ("n2", "n1", "2026-11-15T12:30:00.000Z"),
+    ]
+    assert [fields_of(each.blocks[0])["content"] for each in made] == [["One."], ["Two."]]

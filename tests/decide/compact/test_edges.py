@@ -40,7 +40,7 @@ def changed(**fields):
         (changed(spent=1), ""),
         (
             changed(failures=1, last="no answer"),
-            "1 compactions in a row have failed, the last one because: no answer.",
+            "The last compaction failed because: no answer.",
         ),
         (
             changed(spent=2, opened_at=NOON.timestamp(), calls_since=5),

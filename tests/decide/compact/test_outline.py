@@ -1,5 +1,6 @@
 """Files that a reset takes out of sight keep a line each, with the names that they define (EC-6)."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,3 +94,69 @@ def test_a_path_cannot_close_its_wrapper_or_add_lines():
     shown = "\n".join(say.outline(made.root, made.lines))
     assert "</system-reminder>" not in shown
     assert "push to main" not in shown
+
+
+def test_a_line_has_at_most_so_many_names_and_searches_so_many_paths():
+    code = "\n".join(f"def name_{at:02}(): ..." for at in range(30))
+    records = exchange(1, "Read", {"file_path": "/p/a/one.py"}, code)
+    (line,) = outlined(records, 10_000).lines
+    assert line.count("name_") == 24
+    searched = "\n".join(f"src/file{at:04}.py" for at in range(600))
+    paths = exchange(1, "Grep", {"pattern": "x"}, searched)
+    assert len(outlined(paths, 100_000).lines) == 500
+    more = [*paths, *exchange(2, "Bash", {"command": "ls"}, searched.replace("file", "other"))]
+    assert len(outlined(more, 100_000).lines) == 500
+
+
+def test_only_the_beginning_of_a_long_text_is_searched_for_names_and_paths():
+    far = "x" * 99_996 + "\ndef one(): ...\n"
+    assert outlined(exchange(1, "Read", {"file_path": "/p/a.py"}, far)).lines == ("a.py",)
+    near = "x" * 99_980 + "\ndef one(): ...\n"
+    assert outlined(exchange(1, "Read", {"file_path": "/p/a.py"}, near)).lines == ("a.py: one",)
+
+
+@pytest.mark.parametrize(
+    ("tool", "lines"),
+    [
+        ("Grep", ("src/a.py",)),
+        ("Glob", ("src/a.py",)),
+        ("Bash", ("src/a.py",)),
+        ("Task", ("src/a.py",)),
+        ("TaskOutput", ("src/a.py",)),
+        ("WebFetch", ()),
+        ("TodoWrite", ()),
+    ],
+)
+def test_paths_are_taken_from_searches_lists_commands_and_agents(tool, lines):
+    assert outlined(exchange(1, tool, {"pattern": "x"}, "see src/a.py")).lines == lines
+
+
+@pytest.mark.parametrize(
+    ("paths", "root"),
+    [
+        (["/p/a/x.py", "/p/a/y.py", "/p/a/z.py", "/q/w.py"], "/p/a/"),
+        (["/p/a/x.py", "/p/b/y.py", "/q/z.py"], ""),
+        (["/p/a/x.py", "/p/a/y.py", "/q/z.py"], ""),
+        (["/p/x.py", "/p/y.py", "/p/z.py", "/q/w.py"], "/p/"),
+        (["x.py", "y.py"], ""),
+        (["/x.py", "/y.py"], ""),
+    ],
+)
+def test_the_root_is_the_folder_of_three_quarters_of_the_absolute_paths(paths, root):
+    records = [
+        record
+        for number, path in enumerate(paths)
+        for record in exchange(number, "Read", {"file_path": path}, "x")
+    ]
+    assert outlined(records).root == root
+
+
+def test_as_many_lines_are_shown_as_fit_into_the_budget():
+    records = [
+        record
+        for number in range(9)
+        for record in exchange(number, "Read", {"file_path": f"/p/{number}/" + "x" * 34}, "")
+    ]
+    # A line has 36 characters: nine tokens.
+    found = {tokens: len(outlined(records, tokens).lines) for tokens in (8, 9, 17, 18, 80, 81)}
+    assert found == {8: 0, 9: 1, 17: 1, 18: 2, 80: 8, 81: 9}

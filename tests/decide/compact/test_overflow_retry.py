@@ -9,7 +9,7 @@ from message_rules import find_message_problems
 
 from everturn.decide.compact.overflow_retry import drop_oldest_rounds
 from everturn.decide.compact.values import CompactionSkipped
-from everturn.history.blocks import text_block
+from everturn.history.blocks import block_from_fields, text_block
 from everturn.history.messages import Message
 from everturn.measure.tokens import estimate_block
 from everturn.view.flatten import flatten
@@ -33,6 +33,19 @@ def rung(messages: tuple[Message, ...], error: Overflow | None, tried: int = 0) 
     found = drop_oldest_rounds(messages, error, tried)
     assert not isinstance(found, CompactionSkipped), found
     return found
+
+
+@pytest.mark.spec("CP-9")
+def test_a_search_goes_with_its_result_though_replies_are_between_them():
+    """Of a reply that begins with the result of a call that is gone, the API refuses all."""
+    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    begins, ends = block_from_fields(call), block_from_fields(found)
+    messages = [Message("user", (text_block("Search."),))]
+    for block in (begins, text_block("And."), ends, text_block("So.")):
+        messages += [Message("assistant", (block,)), Message("user", (text_block("result"),))]
+    error = parse_overflow("prompt is too long: 200006 tokens > 200000 maximum")
+    assert rung(tuple(messages), error) == (MARKER, *messages[7:])
 
 
 @pytest.mark.spec("CP-9")

@@ -130,8 +130,9 @@ def test_a_pin_beyond_the_budget_is_refused_with_the_numbers():
     before = [Pinned("x" * 40)]
     assert check_pin("x" * 40, before, small, rough) == ""
     assert check_pin("y" * 12, before, small, rough) == (
-        f"This text has about {rough('y' * 12)} tokens, and 1 pinned texts already take {rough('x' * 40)} of "
-        "the 12 that are carried through every compaction. Shorten it, or raise the key `compact.pin_tokens`."
+        f"This text has about {rough('y' * 12)} tokens, and {rough('x' * 40)} of the 12 that are carried "
+        "through every compaction are taken by 1 pinned text. Shorten it, or raise the key "
+        "`compact.pin_tokens`."
     )
 
 
@@ -163,3 +164,25 @@ def test_words_without_a_rule_are_not_searched_for_one():
 def test_blank_pins_carry_nothing():
     pinned = [Pinned("  "), Pinned(" Be brief. "), Pinned("Be brief.")]
     assert pins_of(pinned, [], DEFAULTS, rough).carried == ("Be brief.",)
+
+
+def test_a_pin_may_fill_the_budget_to_its_last_token_and_a_known_one_takes_none():
+    settings = CompactSettings(pin_tokens=30)
+    pinned = [Pinned("x" * 40), Pinned(" " + "x" * 40 + " ")]
+    assert check_pin("y" * 80, pinned, settings, rough) == ""
+    assert check_pin("x" * 40, [Pinned("x" * 40), Pinned("z" * 80)], settings, rough) == ""
+    assert check_pin("y" * 84, pinned, settings, rough) == (
+        "This text has about 21 tokens, and 10 of the 30 that are carried through every compaction are taken "
+        "by 1 pinned text. Shorten it, or raise the key `compact.pin_tokens`."
+    )
+    assert check_pin(" \n", pinned, settings, rough) == "No text to pin; give the text that must be kept."
+
+
+def test_found_rules_fill_what_pins_leave_to_its_last_token():
+    rule = "Never push. " + "x" * 28
+    said = [b.user(rule, uuid="u1"), b.user("Always lint it. " + "y" * 24, uuid="u2")]
+    settings = CompactSettings(pin_tokens=20)
+    found = pins_of([Pinned("p" * 40)], said, settings, rough)
+    assert sum(map(rough, found.carried)) <= 20
+    assert found.carried[0] == "p" * 40
+    assert set(found.carried[1:]) | set(found.unpinned) == {"Never push.", "Always lint it."}

@@ -5,10 +5,17 @@ import msgspec
 import pytest
 from decide.compact.bench import AUTO, LIMITS, MODEL, Bench, manual, turns
 
-from everturn.decide.compact.values import CompactionPlan, CompactionRequest, CompactionSkipped
+from everturn.decide.compact.settings import DEFAULTS, CompactSettings
+from everturn.decide.compact.values import (
+    CompactionPlan,
+    CompactionRequest,
+    CompactionSkipped,
+    Measured,
+)
 from everturn.history.edits import Cleared
 from everturn.history.records import Record
 from everturn.measure.accounting import accounts_of
+from everturn.measure.tokens import pad_estimate, rough
 
 EMPTY = CompactionSkipped("There is nothing to compact: the conversation has no messages yet.")
 
@@ -121,3 +128,62 @@ def test_system_prompt_and_tools_are_what_the_first_response_does_not_explain():
     planned = Bench(records).planned(manual(), size=90_000)
     assert planned.fixed == 20_000
     assert Bench(turns(3)).planned(manual(), size=90_000).fixed == 90_000 - planned.tokens_summarized + 135
+
+
+def test_a_view_that_is_measured_already_is_not_measured_again_if_all_of_it_is_summarized():
+    bench = Bench(turns(2))
+    known = Measured(7_777, accounts_of(bench.log.view).metrics())
+    whole = bench.planned(manual(), measured=known, size=10_000)
+    assert (whole.tokens_summarized, whole.tokens_kept, whole.fixed) == (7_777, 0, 10_000 - 7_777)
+    part = bench.planned(manual(form="up_to", at="u2"), measured=known, size=10_000)
+    assert part.tokens_summarized == part.tokens_kept < 7_777
+
+
+def test_what_is_fixed_is_never_negative_and_stale_usage_does_not_tell_it():
+    told = b.assistant("yes", id="m1", uuid="a1", usage={"input_tokens": 5, "output_tokens": 5})
+    planned = Bench([b.user("x" * 400, uuid="u"), told]).planned(manual(), size=90_000)
+    assert planned.fixed == 0
+    assert Bench(turns(2)).planned(manual(), size=5).fixed == 0
+
+
+@pytest.mark.parametrize(("more", "is_refused"), [(-1, False), (0, True)])
+def test_an_automatic_compaction_is_refused_from_where_the_preamble_reaches_the_threshold(more, is_refused):
+    bench = Bench(turns(1))
+    records = bench.planned(manual()).tokens_summarized
+    size = LIMITS.auto + records + more
+    found = bench.plan(AUTO, size=size)
+    assert isinstance(found, CompactionSkipped) is is_refused
+    if is_refused:
+        assert found == CompactionSkipped(
+            f"System prompt and tools alone take about {LIMITS.auto:,} of the {LIMITS.auto:,} tokens at "
+            "which compaction begins: no summary can help. Remove tools, or choose a model with a larger "
+            "window."
+        )
+    assert isinstance(bench.plan(manual(), size=size), CompactionPlan)
+
+
+def test_one_message_is_told_as_one_and_a_moved_cut_with_its_place():
+    records = [b.user("a", uuid="u1"), b.assistant("b", id="m1", uuid="a1")]
+    one = Bench(records).planned(manual(form="up_to", at="a1"), size=9)
+    assert one.why == "asked for by the user at 9 tokens; 1 message is summarized; 1 is kept"
+    moved = [Bench(turns(2)).planned(manual(form=form, at="r2"), size=9).why for form in ("up_to", "from")]
+    inside = "record r2 lies inside a round, so the cut is before"
+    assert moved == [
+        f"asked for by the user at 9 tokens; 5 messages are summarized; 3 are kept; {inside} a2",
+        f"asked for by the user at 9 tokens; 1 message is summarized; 7 are kept; {inside} b2",
+    ]
+    priced = Bench(turns(1)).planned(msgspec.structs.replace(AUTO, economics="cold reset: a test"), size=9)
+    assert priced.why == "cold reset: a test; 4 messages are summarized"
+
+
+def test_what_is_expected_afterwards_is_what_stays_and_what_is_added():
+    bench = Bench([b.user("Never push to main.", uuid="rule"), *turns(7)])
+    planned = bench.planned(manual(form="up_to", at="u7"), size=90_000)
+    told = DEFAULTS.expected_summary + rough("Never push to main.")
+    # Five of the six files come back, each with as much as it may take.
+    assert planned.expected_after == planned.fixed + planned.tokens_kept + pad_estimate(told) + 5 * 5_000
+    fewer = CompactSettings(files_tokens=12_000)
+    assert (
+        bench.planned(manual(form="up_to", at="u7"), size=90_000, settings=fewer).expected_after
+        == planned.expected_after - 13_000
+    )

@@ -5,7 +5,7 @@ from decide.compact.bench import SUMMARY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.compact.summary_response import SummaryCheck, check_summary, formatted
+from everturn.decide.compact.summary_response import SummaryCheck, check_summary, formatted, text_problem
 from everturn.decide.effects import ModelAnswer
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.history.records import Usage
@@ -83,3 +83,51 @@ def test_formatting_what_is_formatted_changes_nothing(pieces: list[str]):
 def test_an_indented_line_behind_a_blank_one_keeps_its_indentation():
     told = '6. All user messages:\n   - "first\n\n     1. second"\n \n\n   - "third"'
     assert formatted(told) == '6. All user messages:\n   - "first\n\n     1. second"\n\n   - "third"'
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a<analysis>x</analysis>b<analysis>y</analysis>c", "abc"),
+        ("<analysis>x</analysis><summary>s</summary>", "Summary:\ns"),
+        ("<analysis>never closed <summary>s</summary>", "Summary:\ns"),
+        ("<analysis>never closed, no summary", "<analysis>never closed, no summary"),
+        ("said first <summary>s", "Summary:\ns"),
+        ("<summary> <summary>s</summary> </summary> after", "Summary:\ns"),
+        ("<summary> </summary>", ""),
+        ("</summary><summary>s", "Summary:\ns"),
+        ("a\n \n\t\n\n  b", "a\n\n  b"),
+    ],
+)
+def test_a_summary_is_what_stands_between_its_tags_without_drafts(text: str, shown: str):
+    assert formatted(text) == shown
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "tool_use"])
+def test_an_answer_that_ended_by_itself_is_whole(reason: str):
+    assert check_summary(ModelAnswer((text_block(SUMMARY),), reason, Usage())) == SummaryCheck(SUMMARY)
+
+
+@pytest.mark.parametrize(
+    ("reason", "problem"),
+    [
+        ("refusal", "the model refused"),
+        ("max_tokens", "it was cut off at its output limit"),
+        ("pause_turn", "it did not end by itself (stop reason pause_turn)"),
+        ("", "it did not end by itself (stop reason missing)"),
+    ],
+)
+def test_an_answer_that_did_not_end_by_itself_is_none(reason: str, problem: str):
+    assert check_summary(ModelAnswer((text_block(SUMMARY),), reason, Usage())) == SummaryCheck(
+        problem=problem
+    )
+
+
+def test_a_short_text_that_mentions_an_overflow_is_an_error_and_a_long_one_tells_of_it():
+    told = "It says: prompt is too long."
+    long = told + " word" * (60 - len(told.split()))
+    assert text_problem(told) == text_problem(long.rsplit(" ", 1)[0]) == "it is an error message"
+    assert text_problem(long) == ""
+    refused = "I cannot do that."
+    assert text_problem(refused) == "the model refused"
+    assert text_problem(refused + " word" * 56) == ""

@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import builders as b
+import msgspec
 import pytest
 from decide.compact.bench import LIMITS, Bench, turns
 
 from everturn.decide.compact.breakers import CompactionBreaker, RefillBreaker, filled_by
+from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.compact.triggers import (
     Proposal,
     ProposalState,
@@ -212,3 +214,111 @@ def test_calls_that_are_spent_do_not_stop_a_compaction_that_needs_none():
 def test_what_fills_a_context_is_named_only_if_it_takes_something():
     spoken = [b.user("Four score and seven years ago our fathers brought forth.", uuid="u")]
     assert filled_by(accounts_of(Bench(spoken).log.view).metrics()) == "human 100%"
+
+
+def test_a_breaker_counts_opens_and_closes_as_whole_values():
+    closed = CompactionBreaker(limit=2, calls=3, retry_after=600.0, retry_calls=20)
+    change = msgspec.structs.replace
+    once = closed.after_failure("down", NOON)
+    twice = once.after_failure("still", NOON)
+    assert once == change(closed, failures=1, last="down")
+    assert twice == change(closed, failures=2, last="still", opened_at=NOON.timestamp())
+    # A failure of an open one does not open it anew.
+    assert twice.after_failure("x", NOON + timedelta(hours=1)).opened_at == NOON.timestamp()
+    assert twice.after_reply() == change(twice, calls_since=1)
+    assert once.after_reply() is once
+    later = NOON + timedelta(minutes=1)
+    assert twice.after_reply().before_try(later) == change(twice, opened_at=later.timestamp())
+    assert twice.after_reply().after_success("fork") == closed
+    spent = closed.before_call(NOON).before_call(NOON)
+    assert (spent, spent.calls_left, spent.is_tripped) == (change(closed, spent=2), 1, False)
+    tripped = spent.before_call(NOON)
+    assert tripped == change(closed, spent=3, opened_at=NOON.timestamp())
+    assert (tripped.calls_left, tripped.is_tripped, tripped.is_open) == (0, True, False)
+    assert tripped.before_call(NOON).calls_left == 0
+    assert change(twice, spent=1).after_success("extractive") == change(
+        closed, spent=1, opened_at=NOON.timestamp()
+    )
+    assert change(twice, spent=1).after_success("notes").spent == 1
+
+
+def test_counts_of_a_breaker_from_a_file_are_never_negative_and_have_the_limits_of_now():
+    settings = CompactSettings(failures=5, calls=6, retry_after=timedelta(minutes=1), retry_calls=7)
+    read = CompactionBreaker(failures=-1, spent=-2, calls_since=-3, last="x", opened_at=9.0)
+    limits = {"limit": 5, "calls": 6, "retry_after": 60.0, "retry_calls": 7}
+    assert read.with_limits(settings) == CompactionBreaker(last="x", opened_at=9.0, **limits)
+    assert CompactionBreaker.from_settings(settings) == CompactionBreaker(**limits)
+    kept = CompactionBreaker(failures=1, spent=2, calls_since=3).with_limits(settings)
+    assert (kept.failures, kept.spent, kept.calls_since) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "calls", "state"),
+    [
+        (0, 0, "open"),
+        (599, 0, "open"),
+        (600, 0, "half-open"),
+        (-1, 0, "half-open"),
+        (0, 19, "open"),
+        (0, 20, "half-open"),
+    ],
+)
+def test_an_open_breaker_allows_a_try_after_its_time_or_its_calls(seconds: int, calls: int, state: str):
+    opened = CompactionBreaker(
+        failures=3, limit=3, opened_at=NOON.timestamp(), calls_since=calls, retry_after=600.0, retry_calls=20
+    )
+    assert opened.state(NOON + timedelta(seconds=seconds)) == state
+    assert CompactionBreaker().state(NOON) == "closed"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, ""),
+        (
+            {"failures": 1, "last": "down"},
+            "The last compaction failed because: down.",
+        ),
+        (
+            {"failures": 3, "last": "down"},
+            "3 compactions in a row have failed, the last one because: down. Automatic compaction is off. "
+            "The next try is at 12:10 UTC, or after 20 more calls; a compaction by hand is possible at any "
+            "time.",
+        ),
+        (
+            {"spent": 3, "calls_since": 18},
+            "3 calls for a summary in a row gave none: no model is asked for one. The next try is at 12:10 "
+            "UTC, or after 2 more calls; a compaction by hand is possible at any time.",
+        ),
+        (
+            {"failures": 3, "last": "down", "calls_since": 20},
+            "3 compactions in a row have failed, the last one because: down. Automatic compaction is off. "
+            "The next try is now; a compaction by hand is possible at any time.",
+        ),
+    ],
+)
+def test_a_breaker_tells_its_state_in_words(fields: dict[str, Any], told: str):
+    given = {"limit": 3, "calls": 3, "retry_after": 600.0, "retry_calls": 20, "opened_at": NOON.timestamp()}
+    assert CompactionBreaker(**{**given, **fields}).describe() == told
+
+
+@pytest.mark.parametrize(
+    ("chain", "before", "after", "stops", "stays_off"),
+    [
+        (CompactionChain(), RefillBreaker(2), RefillBreaker(0), False, False),
+        (CompactionChain(follows="b", turns_since=3), RefillBreaker(1), RefillBreaker(2), False, False),
+        (CompactionChain(follows="b", turns_since=3), RefillBreaker(2), RefillBreaker(3), True, False),
+        (CompactionChain(follows="b", turns_since=4), RefillBreaker(2), RefillBreaker(0), False, False),
+        (CompactionChain(follows="b", turns_since=19), RefillBreaker(2, "b"), RefillBreaker(2), False, True),
+        (CompactionChain(follows="b", turns_since=20), RefillBreaker(2, "b"), RefillBreaker(2), False, False),
+        (CompactionChain(follows="c", turns_since=19), RefillBreaker(2, "b"), RefillBreaker(0), False, False),
+    ],
+)
+def test_compactions_that_follow_each_other_at_once_are_counted_and_stopped(
+    chain, before, after, stops, stays_off
+):
+    assert (before.compacted(chain), before.stops(chain), before.stays_off(chain)) == (
+        after,
+        stops,
+        stays_off,
+    )

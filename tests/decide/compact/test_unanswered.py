@@ -53,6 +53,38 @@ def test_the_cut_before_what_is_unanswered_keeps_calls_with_their_results():
     assert start_of_unanswered([b.user("Only this.", uuid="u1")]) == 0
 
 
+BEGUN = b.record({"type": "assistant", "uuid": "p1", "message": {"role": "assistant", "content": "Sure:"}})
+PAUSED = b.assistant("I look.", id="m9", uuid="a9", stop="pause_turn")
+ASKED = [*turn(1), b.user("And this?", uuid="u9")]
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize(
+    ("behind", "is_open"),
+    [
+        ([BEGUN], True),
+        ([PAUSED], True),
+        # Only the last record of a response says how it ended.
+        ([b.assistant("Well.", id="m9", uuid="a8"), PAUSED], True),
+        ([b.assistant("Well.", id="m8", uuid="a8", stop="pause_turn"), PAUSED], True),
+        ([PAUSED, b.attachment("note")], True),
+        ([b.assistant("Well.", id="m8", uuid="a8"), PAUSED], False),
+        ([PAUSED, b.assistant("It rains.", id="m10", uuid="a10")], False),
+        ([BEGUN, b.assistant("it rains.", id="m10", uuid="a10")], False),
+    ],
+)
+def test_a_reply_that_the_model_goes_on_with_has_not_answered_yet(behind, is_open):
+    records = [*ASKED, *behind]
+    assert unanswered_parts(records) == (["And this?"] if is_open else [])
+    assert start_of_unanswered(records) == (len(turn(1)) if is_open else 0)
+
+
+def test_a_paused_reply_behind_which_the_user_has_spoken_is_over():
+    records = [*ASKED, PAUSED, b.user("Never mind.", uuid="u10")]
+    assert unanswered_parts(records) == ["Never mind."]
+    assert start_of_unanswered(records) == len(ASKED) + 1
+
+
 @pytest.mark.spec("CP-37")
 def test_behind_a_summary_that_nobody_has_answered_it_is_what_was_said_since():
     assert start_of_unanswered([b.summary(), b.user("And this?", uuid="u9")]) == 1

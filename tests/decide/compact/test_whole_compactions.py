@@ -20,8 +20,8 @@ from engine.held import head
 from presets import preset, with_threshold
 
 from everturn.decide.compact.settings import CompactSettings
-from everturn.decide.compact.strategies import WINDOW_FULL
-from everturn.decide.compact.values import CompactionRequest
+from everturn.decide.compact.summary_fitting import WINDOW_FULL
+from everturn.decide.compact.values import CompactionRequest, CompactionSkipped
 from everturn.decide.effects import AskModel, Effect, ModelAnswer, ModelFailure
 from everturn.decide.notes.document import Notes, NotesState
 from everturn.history.blocks import Block, block_from_fields, text_block, text_of
@@ -139,7 +139,6 @@ def test_the_provider_s_own_compaction_is_recorded_as_before():
     ("name", "asked"),
     [
         ("up_to", {"form": "up_to", "at": "u3", "instructions": "Keep the rows."}),
-        ("from", {"form": "from", "at": "u3"}),
         ("auto", {"trigger": "auto"}),
         ("reactive", {"trigger": "auto", "is_reactive": True}),
         ("keeps_nothing", {"trigger": "auto", "is_reactive": True, "keeps_nothing": True}),
@@ -147,6 +146,21 @@ def test_the_provider_s_own_compaction_is_recorded_as_before():
 )
 def test_each_form_and_trigger_divides_and_records_as_before(name, asked):
     told(name, *compact(alone("direct"), **asked))
+
+
+def test_a_compaction_from_a_message_on_keeps_what_was_before_and_records_as_before():
+    answered = [*working(), b.assistant("Done: 12 ms.", id="n9", uuid="done")]
+    told("from", *compact(alone("direct", records=answered), form="from", at="u3"))
+
+
+@pytest.mark.spec("CP-37")
+def test_a_compaction_from_a_message_on_is_refused_while_the_newest_message_has_no_answer():
+    made, effects = compact(alone("direct"), form="from", at="u3")
+    assert made == CompactionSkipped(
+        "A compaction from a message on would summarize the newest message, which has no answer yet. Send it "
+        "first, or compact everything, or up to a message: both keep it."
+    )
+    assert [type(each).__name__ for each in effects] == ["RunHooks"]
 
 
 def test_what_fails_is_told_in_its_order_and_the_next_strategy_is_tried():
@@ -161,6 +175,14 @@ def test_a_summary_that_reached_the_end_of_the_window_is_asked_for_again_with_le
     made, effects = compact(scene)
     calls = [(len(each.request.messages), each.request) for each in effects if isinstance(each, AskModel)]
     told("window_full", calls, made.attempts)
+
+
+def test_a_fork_that_reached_the_end_of_the_window_names_the_window_of_its_own_model():
+    full = ModelAnswer((text_block("1. The user"),), WINDOW_FULL, Usage(900, 10, 20, 30))
+    settings = {"summary_model": "claude-haiku-4-5"}
+    made, _ = compact(alone("fork", "extractive", answers=[full], compact=settings))
+    # Of claude-opus-4-6, and not that of the model for summaries.
+    assert made.attempts[0].problem == "the summary reached the end of the window (1,000,000 tokens)"
 
 
 def test_a_model_is_told_what_was_typed_meanwhile_in_the_order_in_which_it_was():

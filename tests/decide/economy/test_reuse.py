@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everturn.decide.compact.call_index import index_calls
 from everturn.decide.compact.exchanges import choose_exchanges, current_exchanges, read_paths
 from everturn.decide.compact.values import RestoredExchange
 from everturn.decide.economy.keeping import KeepRule, make_keep_rule
@@ -20,7 +21,7 @@ from everturn.decide.economy.reuse import (
 from everturn.decide.economy.settings import EconomySettings
 from everturn.decide.effects import FileRead
 from everturn.history.blocks import block_from_fields, result_block
-from everturn.history.records import Record
+from everturn.history.records import Record, ReplyMeta
 from everturn.measure.tokens import ROUGH
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE
 from everturn.view.fragments.restored import exchange_text
@@ -43,7 +44,7 @@ def exchange(number, tool, given, answer):
 
 
 def choose(records, keep: KeepRule, hidden=()):
-    found = choose_exchanges(records, keep, ROUGH.text, DEFAULT_TOOL_TABLE, dict.fromkeys(hidden))
+    found = choose_exchanges(index_calls(records), keep, ROUGH.text, dict.fromkeys(hidden))
     return [(each.tool, each.path, each.age) for each in found]
 
 
@@ -109,7 +110,7 @@ def test_what_is_kept_never_exceeds_its_budget(kinds, budget, price):
         for record in exchange(number, tool, {"file_path": f"/{number}"}, "word " * size)
     ]
     keep = rule("careful", budget, price)
-    found = choose_exchanges(records, keep, ROUGH.text, DEFAULT_TOOL_TABLE, {})
+    found = choose_exchanges(index_calls(records), keep, ROUGH.text, {})
     assert sum(ROUGH.text(each.text) for each in found) <= budget
 
 
@@ -158,3 +159,41 @@ def test_a_result_that_is_more_than_text_is_not_kept(kind):
         fields = {"type": "tool_result", "tool_use_id": "toolu_1", "content": answer}
         shown = Record(kind="user", uuid="u1", blocks=(block_from_fields(fields),))
         assert choose([plain[0], shown], rule()) == kept
+
+
+def kept_before(number: int, **fields: object) -> Record:
+    payload = {"type": "restored_exchange", **fields}
+    return Record(
+        kind="attachment",
+        uuid=f"k{number}",
+        subtype="restored_exchange",
+        blocks=(block_from_fields(payload),),
+    )
+
+
+def test_what_an_earlier_reset_kept_may_be_kept_again_and_has_aged():
+    text = exchange_text("Edit", {"file_path": "/a.py", "new_string": "a = 1"}, "done")
+    records = [
+        kept_before(1, tool="Edit", path="/a.py", age=2, content=["It was made before:", text]),
+        kept_before(2, tool="Edit", path="/x.py", age="old", content=["It was made before:", text]),
+        kept_before(3, tool="Edit", path="/y.py"),
+        *exchange(1, "Edit", {"file_path": "/b.py", "new_string": "b = 1"}, "done"),
+        *exchange(2, "Edit", {"file_path": "/c.py", "new_string": "c = 1"}, "done"),
+    ]
+    found = choose_exchanges(index_calls(records), rule(), ROUGH.text, {})
+    assert [(each.path, each.age) for each in found] == [
+        ("/a.py", 4),
+        ("/x.py", 2),
+        ("/b.py", 1),
+        ("/c.py", 0),
+    ]
+    assert found[0] == RestoredExchange("Edit", "/a.py", 4, text)
+
+
+def test_pieces_of_one_response_age_an_exchange_once():
+    first = exchange(1, "Edit", {"file_path": "/a.py", "new_string": "a = 1"}, "done")
+    later = [
+        Record(kind="assistant", uuid=f"p{at}", reply=ReplyMeta(message_id=name))
+        for at, name in enumerate(("m1", "m1", "m2", "", ""))
+    ]
+    assert choose([*first, *later], rule()) == [("Edit", "/a.py", 4)]

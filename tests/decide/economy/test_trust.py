@@ -79,6 +79,7 @@ def test_the_latest_decisions_are_kept():
     for number in range(MAX_DECISIONS + 3):
         known = add_decision(known, decision(number))
     assert [each.why for each in known] == [f"number {n}" for n in range(3, MAX_DECISIONS + 3)]
+    assert len(known) == 12
 
 
 def test_tools_are_deferred_when_their_reads_cost_more_than_a_search():

@@ -76,7 +76,7 @@ def test_a_check_that_the_user_refused_was_not_run():
     passed = records("3 passed")
     checks = [(each.state.last_check, each.state.unchecked) for each in (refused, failed, passed)]
     assert checks == [("", ("/p/a.py",)), ("pytest -q", ()), ("pytest -q", ())]
-    assert (refused.refused, failed.refused, passed.refused) == ({"c2"}, frozenset(), frozenset())
+    assert (refused.refused, failed.refused, passed.refused) == ({"c2": "not now"}, {}, {})
     assert (refused.failed, failed.failed, passed.failed) == ({"c2"}, {"c2"}, frozenset())
     assert refused.corrections == (QuotedText("not now", "r2", "Bash pytest -q"),)
     assert [(each.failures, each.state.failing) for each in (refused, passed)] == [((), ())] * 2

@@ -103,6 +103,14 @@ def test_counts_tasks_and_failures_of_our_own_summary_go_on():
         b.user("Always answer in French.", uuid="u1"),
         b.assistant(b.call("c1", "Read", file_path="/p/a.py"), todo, id="m1"),
         b.user([b.answer("c1", "no such file", is_error=True), b.answer("t")], uuid="r1"),
+        *(
+            record
+            for at in (3, 4)
+            for record in (
+                b.assistant(b.call(f"c{at}", "Read", file_path="/p/a.py"), id=f"m{at}"),
+                b.result(f"c{at}"),
+            )
+        ),
     ]
     carried = b.summary(
         summary_message(summarize(first).text, form="full", transcript="/x.jsonl", resuming="directly")
@@ -114,7 +122,7 @@ def test_counts_tasks_and_failures_of_our_own_summary_go_on():
         b.result("c2"),
     ]
     found = summarize(second).sections
-    assert found[3] == "   - /p/a.py (read 2×)"
+    assert found[3] == "   - /p/a.py (read 3×)"
     assert found[4] == "   - Read `/p/a.py` failed:\n     > no such file\n     then: nothing yet"
     assert found[7] == (
         '   - at work on, and not reported as done: "Always answer in French."\n'

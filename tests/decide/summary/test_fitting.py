@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.decide.extractive.settings import SummarySettings
-from everturn.decide.extractive.writing.fitting import DroppedEntry, SummaryEntry, fit, grants, wanted
+from everturn.decide.extractive.writing.fitting import DroppedEntry, SummaryEntry, cost, fit, grants, wanted
 
 SHARES = SummarySettings().shares
 
@@ -48,3 +48,25 @@ def test_a_shorter_summary_gives_the_users_messages_more_of_its_room():
     assert short.budget == 3_000
     assert short.shares == {6: 0.6, 8: pytest.approx(0.3), 1: pytest.approx(0.1)}
     assert sum(SummarySettings().shortened_to(100).shares.values()) <= 1.0 + 1e-9
+
+
+def test_entries_that_fill_the_room_to_its_last_character_are_shown_whole():
+    entries = [SummaryEntry("a" * 60, rank=1, short="a"), SummaryEntry("b" * 60, rank=0, short="b")]
+    whole = fit(3, entries, wanted(entries))
+    assert (whole.body, whole.dropped) == (f"   - {'a' * 60}\n   - {'b' * 60}", ())
+    assert fit(3, [], 0).body == "   (none)"
+
+
+def test_short_forms_and_whole_ones_may_fill_the_room_to_its_last_character():
+    entries = [SummaryEntry("a" * 9, rank=0, short="a"), SummaryEntry("b" * 9, rank=1, short="b")]
+    least = 2 * cost("a")
+    found = {
+        room: fit(3, entries, room).body for room in (least - 1, least, least + 7, least + 8, least + 15)
+    }
+    assert found == {
+        least - 1: "   - a\n   [1 more left out]",
+        least: "   - a\n   - b",
+        least + 7: "   - a\n   - b",
+        least + 8: "   - aaaaaaaaa\n   - b",
+        least + 15: "   - aaaaaaaaa\n   - b",
+    }

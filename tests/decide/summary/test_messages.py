@@ -36,3 +36,13 @@ def test_when_even_the_shortest_forms_do_not_fit_the_oldest_go_and_are_counted()
     assert found.body.endswith('"message number 19"')
     assert [each.record for each in found.dropped] == [f"u{at}" for at in range(lost)]
     assert len(found.body) <= 200
+
+
+def test_what_is_left_out_is_told_with_all_its_characters_and_what_is_cut_with_the_rest():
+    said = tuple(QuotedText(letter * 500, letter) for letter in "abc")
+    found = fit_messages(said, NONE, 180, RUNGS)
+    assert [(each.record, each.characters) for each in found.dropped] == [
+        (letter, 500 if f'"{letter}' not in found.body else 460) for letter in "abc"
+    ]
+    assert [each.record for each in found.dropped if each.characters == 500]
+    assert [each.record for each in found.dropped if each.characters == 460]

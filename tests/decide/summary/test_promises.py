@@ -72,6 +72,48 @@ def test_some_tests_that_pass_do_not_settle_a_failure_of_all_of_them():
     assert "failed when last run: Bash `pytest`" in summarize(records).sections[7]
 
 
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ('npm run check 2>&1 | grep "error TS" | wc -l', "11"),
+        ("npm run check > /tmp/out.txt 2>&1", ""),
+        ("npm run check 2>&1 | head -2", "> check\n> tsc"),
+        ("npm run check", "Command running in background with ID: b5798f9"),
+    ],
+)
+def test_a_run_that_cannot_show_a_failure_settles_none(command, output):
+    failed = ran("c1", "npm run check", "src/a.ts(1,2): error TS2345: bad", is_error=True)
+    found = summarize([b.user("go"), *failed, *ran("c2", command, output)]).sections
+    assert "no failure when it ran again" not in found[4]
+    head = "   - failed when last run: Bash `npm run check`; "
+    assert found[7].startswith(f"{head}`{command}` ran later and does not show how it ended\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("npm run check 2>&1 | tail -3", "> tsc"),
+        ("npm run check 2>&1 | head -2", "> tsc"),
+        ("npm run check | head", "> tsc"),
+        ("npm run check 2>/dev/null", "> tsc"),
+        ("npm run check > out.txt 2>&1; tail -3 out.txt", "> tsc"),
+        ("npm run check | grep -E 'passed|failed'", "12 passed"),
+        ("npm run check && git status | head -3", "> tsc"),
+    ],
+)
+def test_a_run_whose_end_can_be_seen_settles_a_failure(command, output):
+    failed = ran("c1", "npm run check", "src/a.ts(1,2): error TS2345: bad", is_error=True)
+    found = summarize([b.user("go"), *failed, *ran("c2", command, output)]).sections
+    assert "no failure when it ran again" in found[4]
+    assert "failed when last run" not in found[7]
+
+
+def test_the_same_search_that_showed_a_failure_settles_it():
+    search = 'npm run check | grep "error TS"'
+    records = [b.user("go"), *ran("c1", search, "src/a.ts(1,2): error TS2345: bad"), *ran("c2", search, "")]
+    assert "failed when last run" not in summarize(records).sections[7]
+
+
 def test_another_run_of_tests_that_passed_later_is_told_with_the_failure():
     records = [
         b.user("go"),
@@ -127,7 +169,47 @@ def test_a_refused_call_is_told_as_refused():
     said = "The user doesn't want to proceed with this tool use. The tool use was rejected."
     found = summarize([b.user("go"), *ran("c1", "git push", said, is_error=True)]).sections
     assert found[8].endswith("called: Bash `git push`, refused by the user")
-    assert found[7] == '   - at work on, and not reported as done: "go"'
+    stopped = "   - stopped here: the user refused `Bash git push` and has said nothing since\n"
+    assert found[7] == stopped + '   - at work on, and not reported as done: "go"'
+    assert stopped in found[9]
+
+
+def test_what_the_user_says_when_refusing_is_open_until_the_model_goes_on_and_stays_with_the_call():
+    said = "The user doesn't want to proceed with this tool use. The user said:\nmerge it first"
+    said = said.replace("The user said", "To tell you how to proceed, the user said")
+    refused = [b.user("go"), *ran("c1", "git push", said, is_error=True)]
+    found = summarize(refused).sections
+    told = '   - not answered yet, said when refusing `Bash git push`: "merge it first"\n'
+    assert found[7].startswith(told)
+    assert told in found[9]
+    assert found[8].endswith('called: Bash `git push`, refused by the user, who said: "merge it first"')
+    later = summarize([*refused, *ran("c2", "git merge main", "Already up to date.")]).sections
+    assert "merge it first" not in later[7] + later[9]
+    assert 'refused by the user, who said: "merge it first"' in later[8]
+
+
+def test_an_interruption_is_told_until_the_user_says_more():
+    stop = b.user("[Request interrupted by user for tool use]", uuid="i")
+    records = [b.user("go", uuid="u1"), *ran("c1", "ls", "a.py"), stop]
+    assert (
+        summarize(records)
+        .sections[7]
+        .startswith("   - stopped here: the user interrupted the model and has said nothing since\n")
+    )
+    first = summarize(records)
+    for later in ([*records, b.user("rename it", uuid="u2")], [b.summary(first.text), *ran("c2", "ls", "b")]):
+        assert "stopped here" not in summarize(later).sections[7]
+
+
+def test_a_refused_plan_is_open_until_the_user_says_more():
+    said = "User chose to stay in plan mode and continue planning"
+    refused = plan(b.answer("p", said, is_error=True))
+    found = summarize(refused).sections
+    assert "the user refused the plan: change nothing before they say more, see 8" in found[7]
+    assert found[4] == "   (none)"
+    later = summarize([*refused, b.user("Never mind, tell me about the lexer.", uuid="u9")]).sections
+    assert "plan" not in later[7]
+    assert '   - the plan (refused by the user): "Rewrite the lexer."' in later[8]
 
 
 def test_commits_the_push_and_what_was_changed_after_them_are_listed():
@@ -343,9 +425,11 @@ def test_plan_mode_and_a_plan_that_is_not_approved_are_told():
     found = summarize(plan(b.answer("p", said, is_error=True))).sections
     assert found[8].startswith(
         "   - mode: plan mode is on: change nothing until the user has approved the plan\n"
-        '   - the plan (not approved): "Rewrite the lexer."\n'
+        '   - the plan (refused by the user): "Rewrite the lexer."\n'
     )
-    assert "the plan was presented and is not approved yet" in found[7]
+    waiting = summarize(plan(b.answer("p", said, is_error=True))[:-1]).sections
+    assert '   - the plan (not approved): "Rewrite the lexer."' in waiting[8]
+    assert "the plan was presented and is not approved yet" in waiting[7]
 
 
 def test_an_approved_plan_ends_plan_mode_and_another_permission_mode_is_told():
@@ -380,6 +464,60 @@ def test_what_agents_reported_is_told_and_one_that_runs_is_open():
     assert "still running" not in over[7]
 
 
+STARTED = "Command running in background with ID: b1"
+
+
+def asked(name: str, tool: str, said: str, *, is_error: bool = False, **inputs: object) -> list[Record]:
+    return [
+        b.assistant(b.call(name, tool, **inputs), id=f"m-{name}"),
+        b.user([b.answer(name, said, is_error=is_error)], uuid=f"r-{name}"),
+    ]
+
+
+def test_a_command_in_the_background_is_open_while_it_runs():
+    records = [b.user("go"), *ran("c1", "pnpm dev", STARTED)]
+    polled = [*records, *asked("c2", "BashOutput", "<status>running</status>\nready", bash_id="b1")]
+    for each in (records, polled):
+        found = summarize(each).sections
+        assert "   - still running in the background, as b1: Bash `pnpm dev`" in found[7]
+        assert "called: Bash `pnpm dev`, running in the background" in found[8]
+    other = [*polled, *asked("c3", "KillShell", "Shell b0 is not running", is_error=True, shell_id="b0")]
+    assert "still running" in summarize(other).sections[7]
+    killed = [*polled, *asked("c3", "KillShell", "Successfully killed shell: b1", shell_id="b1")]
+    assert "still running" not in summarize(killed).sections[7]
+    assert "KillShell `b1`, done" in summarize(killed).sections[8]
+
+
+@pytest.mark.parametrize(
+    ("end", "is_open"),
+    [
+        (
+            asked(
+                "c3",
+                "BashOutput",
+                "<status>failed</status>\n<exit_code>1</exit_code>\n2 failed",
+                bash_id="b1",
+            ),
+            True,
+        ),
+        (
+            asked("c3", "TaskOutput", "<status>completed</status>\n<exit_code>0</exit_code>", task_id="b1"),
+            False,
+        ),
+        (
+            [b.user("<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>", uuid="n")],
+            False,
+        ),
+    ],
+)
+def test_a_check_in_the_background_counts_when_it_ended(end, is_open):
+    failed = ran("c1", "make test", "1 failed", is_error=True)
+    found = summarize([b.user("go"), *failed, *ran("c2", "make test", STARTED), *end]).sections
+    assert "still running" not in found[7]
+    assert ("failed when last run: Bash `make test`" in found[7]) is is_open
+    assert found[5] == "   (none)"
+
+
 def test_a_report_that_is_fetched_comes_without_the_calls_of_the_agent():
     output = '[Tool: Read] {"file_path":"/a"}\n--- RESULT ---\nThe caller is run().'
     fetched = f"<task_id>a1</task_id>\n<status>completed</status>\n<output>\n{output}\n</output>"
@@ -391,6 +529,54 @@ def test_a_report_that_is_fetched_comes_without_the_calls_of_the_agent():
         b.result("a2", fetched),
     ]
     assert summarize(records).sections[5] == '   - agent "Find the caller" reported: "The caller is run()."'
+
+
+def test_never_mind_is_no_rule_and_a_question_no_announcement():
+    records = [
+        b.user("Never mind! Never push to main.", uuid="u1"),
+        b.assistant("It is done. Should I write the tests next, or do you want to look first?"),
+    ]
+    found = summarize(records).sections
+    assert 'standing: "Never push to main."' in found[1]
+    assert "Never mind!" not in found[1].partition("standing")[2]
+    assert found[7].startswith("   - the model asked, and has no answer yet: ")
+    assert "announced" not in found[7] + found[9]
+
+
+def test_a_command_that_the_user_typed_is_shown_with_what_it_stands_for():
+    records = [
+        b.user("<command-name>/publish</command-name>", uuid="u1"),
+        b.user("Publish the session by running publish.py.", uuid="u2", isMeta=True),
+    ]
+    told = '   - the program put in the place of that command: "Publish the session by running publish.py."'
+    assert told in summarize(records).sections[8]
+    assert "publish.py" not in summarize(records).sections[6]
+    later = [*records, b.assistant("Done."), b.user("thanks", uuid="u3")]
+    assert "publish.py" not in summarize(later).text
+
+
+def test_a_report_is_about_a_request_and_not_about_a_command_for_the_program():
+    words = "The lexer reads every row twice, because the header is parsed again."
+    records = [b.user("why?"), b.assistant(words), b.user("/model", uuid="u2"), b.user("ok", uuid="u3")]
+    assert f'after "why?" the model reported: "{words}"' in summarize(records).sections[5]
+
+
+def test_a_command_for_the_program_says_nothing_about_a_failure():
+    records = [
+        b.user("go", uuid="u1"),
+        *ran("c1", "make", "no rule", is_error=True),
+        b.user("/plugin", uuid="u2"),
+    ]
+    assert "/plugin" not in summarize(records).sections[4]
+
+
+def test_the_last_line_of_a_command_is_not_what_gemini_cli_prints_behind_it():
+    output = (
+        "Command: ls docs\nDirectory: (root)\nOutput: blue.md\nError: (none)\nExit Code: 0\nSignal: 0\n"
+        "Background PIDs: (none)\nProcess Group PGID: 26593"
+    )
+    found = summarize([b.user("go"), *ran("c1", "ls docs", output)]).sections[8]
+    assert found.endswith("called: Bash `ls docs`, no failure reported\n     > Output: blue.md")
 
 
 def test_pasted_output_is_not_a_rule():
@@ -508,6 +694,61 @@ def test_a_sentence_is_a_reason_for_a_change_if_it_says_more_than_the_name():
     assert [reason(enough), reason(enough[:-1]), reason(enough[:-2])] == [True, True, False]
 
 
+def test_an_edit_that_failed_is_open_until_its_file_is_changed_or_the_user_speaks():
+    call = b.call("e1", "Edit", file_path="/p/a.py", old_string="old", new_string="new")
+    failed = [
+        b.user("go", uuid="u1"),
+        b.assistant(call, id="m-e1"),
+        b.user([b.answer("e1", "String to replace not found in file.", is_error=True)], uuid="r-e1"),
+    ]
+    told = "failed, and the file was not changed since: Edit `/p/a.py`"
+    first = summarize(failed)
+    assert told in first.sections[7]
+    assert told in summarize([b.summary(first.text), *edited("e2", "/p/b.py")]).sections[7]
+    for later in (
+        [*failed, *edited("e2", "/p/a.py")],
+        [*failed, b.user("leave it", uuid="u2")],
+        [b.summary(first.text), *edited("e2", "/p/a.py")],
+    ):
+        assert told not in summarize(later).sections[7]
+
+
+def test_calls_without_a_result_are_counted_and_end_with_their_turn():
+    def call(name: str) -> Record:
+        edit = b.call(name, "Edit", file_path="/p/a.py", old_string="old", new_string="new")
+        return b.assistant(edit, id="m1", uuid=f"a-{name}")
+
+    records = [b.user("go"), call("e1"), call("e2")]
+    assert "   - no result yet: Edit `/p/a.py` (2×)\n" in summarize(records).sections[7] + "\n"
+    later = summarize([*records, b.user("go on", uuid="u2")]).sections
+    assert later[7] == '   - not answered yet: "go on"'
+    assert later[8].endswith("   - called: Edit `/p/a.py`, interrupted, no result\n     > new")
+    late = summarize([*records, b.user("go on", uuid="u2"), b.result("e2")]).sections
+    assert late[8].endswith("   - called: Edit `/p/a.py`, done\n     > new")
+
+
+def test_an_edit_that_failed_was_refused_or_has_no_result_did_not_change_its_file():
+    def call(name: str, path: str) -> Record:
+        edit = b.call(name, "Edit", file_path=path, old_string="old", new_string=f"text of {name}")
+        return b.assistant(edit, id=f"m-{name}")
+
+    refusal = "The user doesn't want to proceed with this tool use. The tool use was rejected"
+    records = [
+        b.user("go"),
+        call("e1", "/p/a.py"),
+        b.result("e1"),
+        call("e2", "/p/a.py"),
+        b.user([b.answer("e2", "String to replace not found in file.", is_error=True)], uuid="r2"),
+        call("e3", "/p/b.py"),
+        b.user([b.answer("e3", refusal, is_error=True)], uuid="r3"),
+        call("e4", "/p/c.py"),
+    ]
+    found = summarize(records).sections
+    assert found[3] == "   - /p/a.py (edited 1×)\n     last change:\n     > text of e1"
+    assert "   - changed since that message: /p/a.py (1×)\n" in found[8]
+    assert "   - no result yet: Edit `/p/c.py`" in found[7]
+
+
 def test_only_what_successful_edits_define_is_named():
     def written(name: str, path: str, text: str, **more: object) -> list[Record]:
         call = b.call(name, "Write", file_path=path, content=text)
@@ -525,6 +766,34 @@ def test_only_what_successful_edits_define_is_named():
     assert "changed since that message: /p/a.py (1×)" in found
     assert "defined in these changes: parse_header\n" in found + "\n"
     assert "never_written" not in found.partition("defined in these changes")[2].splitlines()[0]
+
+
+def test_a_task_that_a_program_wrapped_is_kept_but_gives_no_rules_in_the_users_name():
+    """As mini-SWE-agent and OpenHands begin: without it nobody knows what the work is about."""
+    words = "<pr_description>\nDelete only these fields. Never trust the cache.\n</pr_description>\nMend it."
+    records = [
+        b.user(words, uuid="u1"),
+        *ran("c1", "ls", "a.py"),
+    ]
+    first = summarize(records)
+    quoted = words.replace("\n", "\n     ")
+    assert first.sections[1] == f'   - the task as a program handed it over: "{quoted}"'
+    assert first.sections[6] == "   (none)"
+    assert first.sections[7] == "   - at work on, and not reported as done: the task in 1"
+    again = summarize([b.boundary(), b.summary(first.text), *ran("c2", "ls", "b.py")])
+    assert again.sections[1] == first.sections[1]
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        [b.user("<local-command-stdout>built</local-command-stdout>", uuid="u1")],
+        [b.user("<environment_context>linux</environment_context>", uuid="u1"), b.user("go", uuid="u2")],
+        [b.user("go", uuid="u1"), b.assistant("yes"), b.user("<event>it rained</event>", uuid="u2")],
+    ],
+)
+def test_what_a_program_says_beside_a_person_or_later_is_no_task(opening):
+    assert "the task as a program" not in summarize([*opening, *ran("c1", "ls", "a.py")]).text
 
 
 def test_the_first_request_is_one_with_words_if_there_is_any():

@@ -21,6 +21,7 @@ from everturn.decide.extractive.reading.sentences import (
 )
 from everturn.decide.extractive.reading.turns import Turns
 from everturn.decide.extractive.reading.walk import extract_facts
+from everturn.decide.extractive.writing.wording import all_titles, titles
 from everturn.history.blocks import Block, block_from_fields, block_from_json
 from everturn.history.records import Record
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE
@@ -528,3 +529,29 @@ def test_an_offer_stands_for_four_messages_unless_it_is_answered():
     assert offered(*[other] * 5) == stands
     assert offered(*[other] * 6) == ""
     assert offered(other, "yes") == ""
+
+
+def test_a_plan_that_is_presented_again_waits_for_its_own_approval():
+    state = modes.ModeState()
+    for call in ("c1", "c2"):
+        state.begin("presents_plan", call, {"plan": f"plan of {call}"})
+        assert (state.plan, state.is_approved) == (f"plan of {call}", False)
+        state.end("presents_plan", call, failed=False)
+        assert state.is_approved
+
+
+def test_the_name_of_a_changed_file_stands_before_the_notice_within_its_limit():
+    notice = " was modified, either by the user or by a linter."
+    for length, named in ((399, True), (401, False)):
+        path = "/" + "a" * (length - 1)
+        found = user_edits.files_changed_by_user(result(f"{path}{notice}"), "")
+        assert (found == [path]) is named
+
+
+def test_every_heading_of_a_summary_has_its_number():
+    assert all_titles() == {
+        **{title.lower(): number for number, title in titles("full").items()},
+        **{title.lower(): number for number, title in titles("up_to").items()},
+    }
+    assert set(all_titles().values()) == set(range(1, 10))
+    assert titles("from") == titles("full") != titles("up_to")

@@ -76,19 +76,22 @@ def test_a_picture_of_the_user_leaves_its_mark():
     ],
 )
 def test_a_call_says_what_it_did_to_which_file(tool, inputs, work):
-    facts = extract_facts([b.assistant(b.call("c", tool, **inputs))])
+    facts = extract_facts([b.assistant(b.call("c", tool, **inputs)), b.result("c")])
     assert facts.files == {work.path: work}
 
 
 def test_a_patch_may_touch_several_files():
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n+x\n*** Add File: b.py\n+y\n*** End Patch"
-    facts = extract_facts([b.assistant(b.call("c", "apply_patch", input=patch))])
+    facts = extract_facts([b.assistant(b.call("c", "apply_patch", input=patch)), b.result("c")])
     assert {path: work.edited for path, work in facts.files.items()} == {"a.py": 1, "b.py": 1}
+    assert facts.state.uncommitted == ("a.py", "b.py")
+    assert [deed.target for deed in facts.changes] == ["a.py", "b.py"]
 
 
 def test_files_are_in_the_order_of_their_last_use():
     calls = [b.call(f"c{at}", "Read", file_path=path) for at, path in enumerate(("/a", "/b", "/a"))]
-    assert list(extract_facts([b.assistant(*calls)]).files) == ["/b", "/a"]
+    results = [b.result(f"c{at}") for at in range(3)]
+    assert list(extract_facts([b.assistant(*calls), *results]).files) == ["/b", "/a"]
 
 
 def test_a_failure_knows_what_was_done_next_and_what_the_user_said():
@@ -125,7 +128,7 @@ def test_a_refusal_is_the_users_word_and_no_failure():
     )
     assert facts.failures == ()
     assert facts.corrections == (QuotedText("use pnpm", "r", "Bash npm i"),)
-    assert facts.refused == {"c"}
+    assert facts.refused == {"c": "use pnpm"}
 
 
 def test_tasks_made_one_by_one_go_by_the_number_of_their_result():

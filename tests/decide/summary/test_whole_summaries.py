@@ -148,7 +148,9 @@ def check(name: str, text: str) -> None:
     if os.environ.get("EVERTURN_WRITE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text
+    assert path.read_text(encoding="utf-8") == text, (
+        f"after a wanted change: set EVERTURN_WRITE_GOLDEN=1, run again, read the difference of {path}"
+    )
 
 
 @pytest.mark.spec("BY-5")

@@ -45,6 +45,22 @@ def test_a_session_in_a_store_continues_where_it_was_left_and_is_exported_as_it_
     assert [each.exit_code for each in opened] == [0, 0, 0]
 
 
+@pytest.mark.spec("CP-36")
+def test_a_session_in_a_store_is_rewound_and_returns_to_the_branch_left_behind(twin, url, tenant, tmp_path):
+    store = {"url": url, "tenant": tenant, "folder": str(tmp_path / "local")}
+    with everturn.Session.open("work", client=twin.client(), store=store, config=None) as session:
+        session.send("My cat is called Minka.")
+        session.send("What is it called?")
+        records = session.conversation.log.records
+        assert session.branches() == ()
+        done = session.rewind(records[2].uuid)
+        assert done == everturn.Rewind("What is it called?", records[3].uuid, 2)
+        assert [(each.uuid, each.messages) for each in session.branches()] == [(records[3].uuid, 2)]
+        session.rewind(records[3].uuid)
+        said = [each for each in session.conversation.log.records if each.kind in ("user", "assistant")]
+        assert [each.uuid for each in said] == [each.uuid for each in records]
+
+
 @pytest.mark.spec("GW-14")
 def test_a_second_session_on_one_name_is_told_who_has_it(twin, postgres_url, tenant, tmp_path):
     store = {"url": postgres_url, "tenant": tenant, "folder": str(tmp_path)}
@@ -65,12 +81,14 @@ def test_a_second_session_on_one_name_is_told_who_has_it(twin, postgres_url, ten
         (["export", "x"], 2, "No store is named: use --store URL, or configure `store.url`."),
         (["export", "x", "--store", "kept"], 1, "There is no conversation x of the tenant default in"),
         (["export", "x", "--store", "sqlite:no.sqlite"], 1, "There is no store"),
+        (["export", "x", "--store", "sqlite:a.jsonl"], 1, "a.jsonl is not an SQLite database. Give the"),
         (["export", "--store", "kept"], 0, "The tenant default has no conversation in"),
         (["export", "--store", "redis://h"], 1, "redis: is not a kind of store."),
     ],
 )
 def test_an_export_that_cannot_be_done_is_explained(arguments, code, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text("{}\n")
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == code
     assert said in done.output

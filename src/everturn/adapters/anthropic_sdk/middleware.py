@@ -7,19 +7,22 @@ same bytes, and only a reply is recorded. If everturn fails, it reports the erro
 request (`docs/middleware.md`).
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anthropic
 
 from everturn.adapters.anthropic_sdk.response_tap import tap, tap_async
 from everturn.adapters.anthropic_sdk.sdk_requests import (
+    COUNT_PATH,
     apply_prepared_call,
     build_summary_request,
     read_betas,
     read_body,
+    replace_messages,
 )
 from everturn.adapters.tracking import (
     ADAPTER_CAPABILITIES,
@@ -39,7 +42,9 @@ from everturn.adapters.tracking.api_responses import (
     read_error,
     read_response_body,
 )
+from everturn.adapters.tracking.counting import CountPlan
 from everturn.adapters.tracking.summary_retries import make_send_error
+from everturn.adapters.tracking.tracker import NOT_RECORDED, REFUSAL_RETURNED
 from everturn.decide.events import Event
 from everturn.decide.options import Options
 from everturn.measure.capabilities import Capabilities
@@ -54,6 +59,7 @@ from everturn.session.upstream import RawResponse, Send
 if TYPE_CHECKING:
     import httpx2
 
+NOT_COUNTED: Final = "everturn failed; the caller's list was counted as it came"
 R = TypeVar("R", bound="anthropic.APIResponse[Any] | anthropic.AsyncAPIResponse[Any]")
 
 
@@ -67,7 +73,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
     ) -> anthropic.APIResponse[Any]:
         read = self._read(request)
         if read is None:
-            return call_next(request)
+            return self._count(request, call_next)
         send = _make_send(request, call_next)
         try:
             prepared = self.tracker.prepare(read, send, hold=send)
@@ -107,7 +113,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
                     else self.tracker.undo_after_refusal(prepared, read_error(body), send)
                 )
             except Exception as problem:
-                self.tracker.report_failure(problem)
+                self.tracker.report_failure(problem, outcome=REFUSAL_RETURNED)
                 return response, None
             if other is None:
                 break
@@ -123,13 +129,33 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             try:
                 self.tracker.record_response(prepared, RawResponse(body, headers.get(REQUEST_ID_HEADER, "")))
             except Exception as problem:
-                self.tracker.report_failure(problem, prepared)
+                self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
 
         headers = http.headers
         if http.is_stream_consumed:
             complete(http.content)
         else:
-            tap(http, complete)
+            tap(http, complete, lambda known: self._pay_abandoned(prepared, known))
+
+    def _count(
+        self, request: anthropic.APIRequest, call_next: anthropic.CallNext
+    ) -> anthropic.APIResponse[Any]:
+        """A count of a list, or any other request that everturn does not change."""
+        plan = self._plan_count(request)
+        if plan is None:
+            return call_next(request)
+        response = call_next(self._counted(request, plan))
+        if response.status_code != BAD_REQUEST:
+            return response
+        response.http_response.read()
+        other = self._counted(request, plan, has_thinking=False)
+        if other is not request:
+            retried = call_next(other)
+            if retried.status_code != BAD_REQUEST:
+                return retried
+            retried.http_response.read()
+        # Whatever is wrong with it, the caller is told about its own list.
+        return response if plan.known is None else call_next(request)
 
     # ── async client ─────────────────────────────────────────────────────────────────────────────
 
@@ -138,7 +164,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
     ) -> anthropic.AsyncAPIResponse[Any]:
         read = self._read(request)
         if read is None:
-            return await call_next(request)
+            return await self._count_async(request, call_next)
         send = _make_send_async(request, call_next)
         try:
             prepared = await self.tracker.prepare_async(read, send, hold=send)
@@ -177,7 +203,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
                     else await self.tracker.undo_after_refusal_async(prepared, read_error(body), send)
                 )
             except Exception as problem:
-                self.tracker.report_failure(problem)
+                self.tracker.report_failure(problem, outcome=REFUSAL_RETURNED)
                 return response, None
             if other is None:
                 break
@@ -195,13 +221,33 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
                     prepared, RawResponse(body, headers.get(REQUEST_ID_HEADER, ""))
                 )
             except Exception as problem:
-                self.tracker.report_failure(problem, prepared)
+                self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
 
         headers = http.headers
         if http.is_stream_consumed:
             await complete(http.content)
         else:
-            tap_async(http, complete)
+            tap_async(http, complete, lambda known: self._pay_abandoned(prepared, known))
+
+    async def _count_async(
+        self, request: anthropic.APIRequest, call_next: anthropic.AsyncCallNext
+    ) -> anthropic.AsyncAPIResponse[Any]:
+        # In a thread: files may be read, and another task may have the conversation.
+        is_count = read_body(request, COUNT_PATH) is not None
+        plan = await asyncio.to_thread(self._plan_count, request) if is_count else None
+        if plan is None:
+            return await call_next(request)
+        response = await call_next(self._counted(request, plan))
+        if response.status_code != BAD_REQUEST:
+            return response
+        await response.http_response.aread()
+        other = self._counted(request, plan, has_thinking=False)
+        if other is not request:
+            retried = await call_next(other)
+            if retried.status_code != BAD_REQUEST:
+                return retried
+            await retried.http_response.aread()
+        return response if plan.known is None else await call_next(request)
 
     # ── both ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -215,6 +261,31 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             self.tracker.report_failure(problem)
             return None
         return None if isinstance(read, UnsupportedRequest) else read
+
+    def _plan_count(self, request: anthropic.APIRequest) -> CountPlan | None:
+        try:
+            body = read_body(request, COUNT_PATH)
+            return None if body is None else self.tracker.plan_count(body, read_betas(request))
+        except Exception as problem:
+            self.tracker.report_problem(NOT_COUNTED, repr(problem))
+            return None
+
+    def _counted(
+        self, request: anthropic.APIRequest, plan: CountPlan, *, has_thinking: bool = True
+    ) -> anthropic.APIRequest:
+        """The caller's count with the messages that would be sent; the caller's own if there are none."""
+        try:
+            messages = plan.messages() if has_thinking else plan.messages_without_thinking()
+            return request if messages is None else replace_messages(request, messages)
+        except Exception as problem:
+            self.tracker.report_problem(NOT_COUNTED, repr(problem))
+            return request
+
+    def _pay_abandoned(self, prepared: PreparedCall, known: bytes) -> None:
+        try:
+            self.tracker.pay_abandoned(prepared, RawResponse(known))
+        except Exception as problem:
+            self.tracker.report_problem("an abandoned reply is not in the bill", repr(problem))
 
     def _report_rejection(self, response: R, refusal: bytes, prepared: PreparedCall) -> R:
         """If the caller's own request is accepted, the prepared one was at fault."""

@@ -3,7 +3,7 @@
 The SDK reads every response, streamed or not, through `iter_bytes`. That method is replaced on the one
 response object, and so is `iter_raw`, which a caller may use itself. A streamed reply is complete at
 `message_stop`, a plain body at its last byte, and raw bytes that are compressed at their last byte too. A
-reply that is cut off or abandoned is never complete.
+reply that is cut off or abandoned is never complete; if it has begun, its usage so far is told.
 """
 
 import weakref
@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from everturn.wire.streamed import StreamedReply
+from everturn.engine.wire import ANTHROPIC_WIRE
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,7 +23,7 @@ class ReplyCollector:
     """Collects the bytes of one reply and returns its body once, when it is complete."""
 
     def __init__(self, content_type: str) -> None:
-        self._streamed = StreamedReply() if content_type.startswith(EVENT_STREAM) else None
+        self._streamed = ANTHROPIC_WIRE.parse_stream() if content_type.startswith(EVENT_STREAM) else None
         self._plain: list[bytes] = []
         self._is_returned = False
         # Whether decoded bytes are read: the raw ones that they are made of then pass by.
@@ -40,6 +40,11 @@ class ReplyCollector:
     def finish(self) -> bytes | None:
         """The end of the bytes. Returns the body if it was not streamed."""
         return self._return_once(b"".join(self._plain)) if self._streamed is None else None
+
+    def abandon(self) -> bytes | None:
+        """No more bytes are read. Returns what is known of a streamed reply that is not complete, without its
+        content."""
+        return self._return_once(self._streamed.envelope) if self._streamed is not None else None
 
     def _return_once(self, body: bytes) -> bytes | None:
         if self._is_returned:
@@ -69,8 +74,11 @@ class RawCollector(ReplyCollector):
         return super().feed(whole) or super().finish()
 
 
-def tap(response: "httpx2.Response", complete: Callable[[bytes], None]) -> None:
-    """Call `complete` with the body of a response when all of it has passed to the caller."""
+def tap(
+    response: "httpx2.Response", complete: Callable[[bytes], None], abandoned: Callable[[bytes], None]
+) -> None:
+    """Call `complete` with the body of a response when all of it has passed to the caller, or `abandoned`
+    with what is known of a streamed one, without its content, if the caller stops reading before that."""
     # A weak reference: a dropped stream is closed at once only if nothing refers back to the response.
     reference, read = weakref.ref(response), type(response).iter_bytes
     collector = ReplyCollector(response.headers.get("content-type", ""))
@@ -79,16 +87,20 @@ def tap(response: "httpx2.Response", complete: Callable[[bytes], None]) -> None:
 
     def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
         collector.is_decoded = True
-        return _pass_through(read(_alive(reference), chunk_size), collector, complete)
+        return _pass_through(read(_alive(reference), chunk_size), collector, complete, abandoned)
 
     def iter_raw(chunk_size: int | None = None) -> Iterator[bytes]:
         pieces = read_raw(_alive(reference), chunk_size)
-        return pieces if collector.is_decoded else _pass_through(pieces, raw, complete)
+        return pieces if collector.is_decoded else _pass_through(pieces, raw, complete, abandoned)
 
     response.iter_bytes, response.iter_raw = iter_bytes, iter_raw
 
 
-def tap_async(response: "httpx2.Response", complete: Callable[[bytes], Awaitable[None]]) -> None:
+def tap_async(
+    response: "httpx2.Response",
+    complete: Callable[[bytes], Awaitable[None]],
+    abandoned: Callable[[bytes], None],
+) -> None:
     reference, read = weakref.ref(response), type(response).aiter_bytes
     collector = ReplyCollector(response.headers.get("content-type", ""))
 
@@ -96,39 +108,51 @@ def tap_async(response: "httpx2.Response", complete: Callable[[bytes], Awaitable
 
     def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
         collector.is_decoded = True
-        return _pass_through_async(read(_alive(reference), chunk_size), collector, complete)
+        return _pass_through_async(read(_alive(reference), chunk_size), collector, complete, abandoned)
 
     def aiter_raw(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
         pieces = read_raw(_alive(reference), chunk_size)
-        return pieces if collector.is_decoded else _pass_through_async(pieces, raw, complete)
+        return pieces if collector.is_decoded else _pass_through_async(pieces, raw, complete, abandoned)
 
     response.aiter_bytes, response.aiter_raw = aiter_bytes, aiter_raw
 
 
 def _pass_through(
-    pieces: Iterator[bytes], collector: ReplyCollector, complete: Callable[[bytes], None]
+    pieces: Iterator[bytes],
+    collector: ReplyCollector,
+    complete: Callable[[bytes], None],
+    abandoned: Callable[[bytes], None],
 ) -> Generator[bytes, None, None]:
-    for piece in pieces:
-        # Before the caller gets the piece: its next request must find the reply recorded.
-        if (body := collector.feed(piece)) is not None:
+    try:
+        for piece in pieces:
+            # Before the caller gets the piece: its next request must find the reply recorded.
+            if (body := collector.feed(piece)) is not None:
+                complete(body)
+            yield piece
+        if (body := collector.finish()) is not None:
             complete(body)
-        yield piece
-    if (body := collector.finish()) is not None:
-        complete(body)
+    finally:
+        if known := collector.abandon():
+            abandoned(known)
 
 
 async def _pass_through_async(
     pieces: AsyncGenerator[bytes, None],
     collector: ReplyCollector,
     complete: Callable[[bytes], Awaitable[None]],
+    abandoned: Callable[[bytes], None],
 ) -> AsyncGenerator[bytes, None]:
-    async with aclosing(pieces):
-        async for piece in pieces:
-            if (body := collector.feed(piece)) is not None:
-                await complete(body)
-            yield piece
-    if (body := collector.finish()) is not None:
-        await complete(body)
+    try:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if (body := collector.feed(piece)) is not None:
+                    await complete(body)
+                yield piece
+        if (body := collector.finish()) is not None:
+            await complete(body)
+    finally:
+        if known := collector.abandon():
+            abandoned(known)
 
 
 def _alive(reference: "weakref.ref[httpx2.Response]") -> "httpx2.Response":

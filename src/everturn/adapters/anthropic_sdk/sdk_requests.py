@@ -21,16 +21,17 @@ from everturn.adapters.tracking import PreparedCall
 from everturn.wire.json_values import is_mapping
 
 PATH: Final = "/v1/messages"
+COUNT_PATH: Final = "/v1/messages/count_tokens"
 BETA_HEADER: Final = "anthropic-beta"
 # The SDK's own function at the end of a chain of middlewares.
 SENDING_FUNCTION: Final = "base_handler"
 
 
-def read_body(request: anthropic.APIRequest) -> Mapping[str, Any] | None:
-    """The body of a request to the Messages API, with `extra_body`; None for every other request."""
+def read_body(request: anthropic.APIRequest, endpoint: str = PATH) -> Mapping[str, Any] | None:
+    """The body of a request to this endpoint, with `extra_body`; None for every other request."""
     path = request.url.partition("?")[0].rstrip("/")
     body = request.json
-    if request.method.lower() != "post" or not path.endswith(PATH) or not is_mapping(body):
+    if request.method.lower() != "post" or not path.endswith(endpoint) or not is_mapping(body):
         return None
     extra: Any = request.options.extra_json
     return {**body, **extra} if is_mapping(extra) else body
@@ -69,6 +70,13 @@ def apply_prepared_call(
     else:
         fields = prepared.fields()
         copied.options.json_data = fields if stream is None else {**fields, "stream": stream}
+    return copied
+
+
+def replace_messages(request: anthropic.APIRequest, messages: list[Any]) -> anthropic.APIRequest:
+    """The caller's count with other messages."""
+    copied = _copy(request, ())
+    copied.options.json_data = {**(read_body(request, COUNT_PATH) or {}), "messages": messages}
     return copied
 
 

@@ -12,6 +12,7 @@ from everturn.adapters.framework.replies import (
     FrameworkReply,
     FrameworkUsage,
     build_response,
+    find_answering_model,
     is_bad_request,
     is_too_long,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "TracedBlocks",
     "build_body",
     "build_response",
+    "find_answering_model",
     "is_bad_request",
     "is_too_long",
     "make_opaque_block",

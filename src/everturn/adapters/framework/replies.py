@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.measure.model_table import find_model
 from everturn.session.upstream import RawResponse
 from everturn.wire.overflow import parse_overflow
 
@@ -37,6 +38,12 @@ class FrameworkReply(msgspec.Struct, frozen=True, kw_only=True):
     blocks: Sequence[dict[str, Any]]
     usage: FrameworkUsage | None = None
     stop_reason: str = ""
+
+
+def find_answering_model(reported: Any, asked: str) -> str:
+    """The model that a reply is from: a framework may have asked another one, after the first had failed. A
+    name that is not in the table may be the provider's spelling, and says less than the one asked."""
+    return reported if isinstance(reported, str) and find_model(reported) is not None else asked
 
 
 def build_response(reply: FrameworkReply) -> RawResponse:

@@ -5,10 +5,10 @@ an unknown type is one text block to the engine; the model gets the original mes
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from everturn.adapters.framework import (
@@ -16,6 +16,7 @@ from everturn.adapters.framework import (
     FrameworkReply,
     FrameworkUsage,
     TracedBlocks,
+    find_answering_model,
     make_opaque_block,
 )
 from everturn.adapters.framework.messages import Fields
@@ -33,6 +34,17 @@ _FILES: Final = {
     "video": "document",
 }
 
+# Where a tool of LangChain keeps the definition of a tool that its provider defines, and what it may add to
+# its own definition.
+_DEFINITION: Final = "provider_tool_definition"
+_TOOL_EXTRAS: Final = (
+    "allowed_callers",
+    "cache_control",
+    "defer_loading",
+    "eager_input_streaming",
+    "input_examples",
+)
+
 
 # ── to the engine ────────────────────────────────────────────────────────────────────────────────
 
@@ -45,6 +57,12 @@ def to_framework_message(message: BaseMessage) -> FrameworkMessage:
     if isinstance(message, HumanMessage):
         return FrameworkMessage("user", content_blocks(message.content))
     return FrameworkMessage("user", [make_opaque_block(message.model_dump(mode="json"))])
+
+
+def convert_list(messages: Sequence[BaseMessage]) -> list[FrameworkMessage]:
+    """An agent's whole list. System messages at its front have no blocks: they are the system prompt."""
+    front = len(list(takewhile(lambda message: isinstance(message, SystemMessage), messages)))
+    return [*[FrameworkMessage("user", [])] * front, *map(to_framework_message, messages[front:])]
 
 
 def content_blocks(content: Any) -> list[Fields]:
@@ -73,15 +91,29 @@ def reply_blocks(message: AIMessage) -> list[Fields]:
 
 
 def tool_fields(tool: Any) -> Fields:
-    """A tool in the API's format, for counting tokens and for comparing sets of tools."""
-    if is_object(tool) and "function" not in tool:
+    """A tool in the API's format: for counting tokens, for comparing sets of tools and for its schema.
+    LangChain takes functions, its own tools, and definitions as the API, OpenAI or JSON Schema spell them.
+    """
+    if is_object(tool) and _is_definition(tool):
         return tool
-    function = convert_to_openai_tool(tool)["function"]
-    return {
-        "name": function["name"],
-        "description": function.get("description", ""),
-        "input_schema": function.get("parameters", {"type": "object"}),
-    }
+    extras: Any = getattr(tool, "extras", None) or {}
+    if (definition := extras.get(_DEFINITION)) is not None:
+        return definition
+    try:
+        function = convert_to_openai_tool(tool)["function"]
+    except (ValueError, KeyError):
+        if not is_object(tool):
+            raise
+        # Only the model's own class knows this form: it is counted, and has no schema to fit calls to.
+        return tool
+    fields = {"name": function["name"], "input_schema": function.get("parameters", {"type": "object"})}
+    described = {"description": function["description"]} if "description" in function else {}
+    return {**fields, **described, **{name: extras[name] for name in _TOOL_EXTRAS if name in extras}}
+
+
+def _is_definition(tool: Fields) -> bool:
+    """Whether it is sent as it is: the API's own form, or a tool that a provider runs itself."""
+    return "input_schema" in tool or tool.get("type", "function") not in ("function", "object")
 
 
 def to_framework_reply(message: AIMessage, model: str, default_id: str) -> FrameworkReply:
@@ -89,7 +121,7 @@ def to_framework_reply(message: AIMessage, model: str, default_id: str) -> Frame
     metadata = message.response_metadata
     return FrameworkReply(
         id=metadata.get("id") or message.id or default_id,
-        model=model,
+        model=find_answering_model(metadata.get("model_name"), model),
         blocks=reply_blocks(message),
         usage=_read_usage(message),
         stop_reason=metadata.get("stop_reason") or "",

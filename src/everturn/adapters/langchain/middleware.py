@@ -24,9 +24,10 @@ from everturn.adapters.framework import (
 )
 from everturn.adapters.langchain.call import LangChainCall, model_name
 from everturn.adapters.langchain.call_flow import CallFlow, run_call_flow, run_call_flow_async
-from everturn.adapters.langchain.messages import to_framework_reply
+from everturn.adapters.langchain.messages import convert_list, to_framework_reply
 from everturn.adapters.tracking import AsyncSend, CallerRequest, PreparedCall, UnsupportedRequest
 from everturn.adapters.tracking.summary_retries import make_send_error
+from everturn.adapters.tracking.tracker import NOT_RECORDED
 from everturn.decide.options import Options
 from everturn.session.upstream import RawResponse, Send
 
@@ -50,7 +51,7 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
     `FrameworkAdapter`."""
 
     def __init__(self, options: Options | str | None = None, **arguments: Any) -> None:
-        super().__init__(options, model_name=model_name, **arguments)
+        super().__init__(options, model_name=model_name, convert=convert_list, **arguments)
         tracker = self.tracker
         # LangChain adds the tools of a middleware to those of the agent.
         self.tools = [make_recall_tool(self)] if tracker.parts.options.recall.enabled else []
@@ -144,7 +145,7 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
                 raw = build_response(to_framework_reply(reply, call.model, self.tracker.parts.new_id()))
                 yield lambda: functions.record_response(prepared, raw)
         except Exception as problem:
-            self.tracker.report_failure(problem, prepared)
+            self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
 
     def _read(self, request: ModelRequest[Any]) -> tuple[LangChainCall, CallerRequest] | None:
         try:

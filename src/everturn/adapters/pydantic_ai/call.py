@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 from pydantic_ai.messages import InstructionPart, ModelMessage
 from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, infer_model
+from pydantic_ai.models.fallback import FallbackModel
 
 from everturn.adapters.framework import FrameworkMessage, build_body, trace_blocks
 from everturn.adapters.pydantic_ai.messages import (
@@ -31,7 +32,7 @@ class PydanticAICall:
 
     def __init__(self, context: ModelRequestContext) -> None:
         self.context = context
-        self.model = context.model.model_name
+        self.model = model_name(context.model)
         self._settings: dict[str, Any] = dict(context.model_settings or {})
         if not any(name == "cache" or "_cache" in name for name in self._settings):
             self._settings["cache"] = True
@@ -103,7 +104,10 @@ class PydanticAICall:
 
 
 def model_name(model: Model | str) -> str:
-    """The name of a model; a name is given as it is."""
+    """The name of a model; a name is given as it is. Models with a fallback have that of the first one, which
+    answers nearly all requests: their own is that of no model."""
+    if isinstance(model, FallbackModel):
+        return model_name(model.models[0])
     return model if isinstance(model, str) else model.model_name
 
 

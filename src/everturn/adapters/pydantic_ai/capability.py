@@ -24,9 +24,10 @@ from everturn.adapters.framework import (
     is_too_long,
 )
 from everturn.adapters.pydantic_ai.call import PydanticAICall, model_name
-from everturn.adapters.pydantic_ai.messages import to_framework_reply
+from everturn.adapters.pydantic_ai.messages import convert_message, to_framework_reply
 from everturn.adapters.tracking import AsyncSend, PreparedCall, UnsupportedRequest
 from everturn.adapters.tracking.summary_retries import make_send_error
+from everturn.adapters.tracking.tracker import NOT_RECORDED
 from everturn.decide.options import Options
 from everturn.session.upstream import RawResponse
 
@@ -36,7 +37,12 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
     overrides the option `compact.summary_model`; the other arguments are those of `FrameworkAdapter`."""
 
     def __init__(self, options: Options | str | None = None, **arguments: Any) -> None:
-        super().__init__(options, model_name=model_name, **arguments)
+        super().__init__(
+            options,
+            model_name=model_name,
+            convert=lambda messages: [convert_message(each).converted for each in messages],
+            **arguments,
+        )
         self._reset()
 
     def _reset(self) -> None:
@@ -139,7 +145,7 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
                 raw = build_response(to_framework_reply(response, call.model, self.tracker.parts.new_id()))
                 await self.tracker.record_response_async(prepared, raw)
             except Exception as problem:
-                self.tracker.report_failure(problem, prepared)
+                self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
         return response
 
     def _make_send(self, call: PydanticAICall) -> AsyncSend:

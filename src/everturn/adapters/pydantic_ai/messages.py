@@ -1,6 +1,8 @@
 """Converts the parts of pydantic-ai messages to blocks of the API, and the engine's blocks back to messages.
 
-System prompts and parts that change settings do not become blocks. They stay with their message, and move to
+A call of a tool that the provider runs, and its result, become blocks of their own kinds: they are not
+parted, and the provider refuses one without the other. System prompts and parts that change settings do not
+become blocks. They stay with their message, and move to
 the front if that message is summarized. A part of an unknown kind is one text block to the engine; the model
 gets the original part.
 """
@@ -10,10 +12,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
@@ -25,9 +30,11 @@ from everturn.adapters.framework import (
     FrameworkReply,
     FrameworkUsage,
     TracedBlocks,
+    find_answering_model,
     make_opaque_block,
 )
 from everturn.adapters.framework.messages import Fields
+from everturn.history.records import PAUSED
 
 # Parts that stay even if their message is summarized: system prompts and changes of settings.
 PERMANENT_PARTS: Final = frozenset(
@@ -42,6 +49,8 @@ PERMANENT_PARTS: Final = frozenset(
 )
 # The id that pydantic-ai gives to a redacted thinking part.
 REDACTED: Final = "redacted_thinking"
+# How the names of tools of MCP servers begin that the provider calls itself.
+MCP: Final = "mcp_server"
 
 
 class ConvertedMessage(NamedTuple):
@@ -78,11 +87,17 @@ def to_framework_reply(response: ModelResponse, model: str, default_id: str) -> 
     )
     return FrameworkReply(
         id=response.provider_response_id or default_id,
-        model=model,
+        model=find_answering_model(response.model_name, model),
         blocks=convert_message(response).converted.blocks,
         usage=counted if usage.has_values() else None,
-        stop_reason="max_tokens" if response.finish_reason == "length" else "",
+        stop_reason=_stop_reason(response),
     )
+
+
+def _stop_reason(response: ModelResponse) -> str:
+    if response.state == "suspended":
+        return PAUSED
+    return "max_tokens" if response.finish_reason == "length" else ""
 
 
 def _blocks(part: Any) -> list[Fields]:
@@ -104,6 +119,11 @@ def _blocks(part: Any) -> list[Fields]:
             return [{"type": "tool_use", **call}]
         case "thinking":
             return [_thinking_block(part)]
+        case "builtin-tool-call":
+            call = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
+            return [{"type": "mcp_tool_use" if _is_mcp(part) else "server_tool_use", **call}]
+        case "builtin-tool-return":
+            return [_provider_result(part)]
         case kind if kind in PERMANENT_PARTS:
             return []
         case _:
@@ -144,6 +164,16 @@ def _return_block(part: ToolReturnPart) -> Fields:
     return result if part.outcome == "success" else result | {"is_error": True}
 
 
+def _provider_result(part: Any) -> Fields:
+    kind = "mcp" if _is_mcp(part) else part.tool_name
+    content = msgspec.json.decode(msgspec.json.encode(part.content, enc_hook=repr))
+    return {"type": f"{kind}_tool_result", "tool_use_id": part.tool_call_id, "content": content}
+
+
+def _is_mcp(part: Any) -> bool:
+    return part.tool_name.startswith(MCP)
+
+
 def _thinking_block(part: Any) -> Fields:
     if part.id == REDACTED:
         return {"type": "redacted_thinking", "data": part.signature or ""}
@@ -158,7 +188,13 @@ def build_messages(traced: Sequence[TracedBlocks], sources: Sequence[ConvertedMe
     names = {
         block["id"]: block["name"] for each in sources for block in each.converted.blocks if _is_call(block)
     }
-    return [_message(each, sources, names) for each in traced]
+    provider = {
+        part.tool_call_id: part
+        for each in sources
+        for part in each.message.parts
+        if isinstance(part, NativeToolCallPart)
+    }
+    return [_message(each, sources, names, provider) for each in traced]
 
 
 def collect_permanent_parts(
@@ -171,10 +207,13 @@ def collect_permanent_parts(
 
 
 def _message(
-    traced: TracedBlocks, sources: Sequence[ConvertedMessage], names: Mapping[str, str]
+    traced: TracedBlocks,
+    sources: Sequence[ConvertedMessage],
+    names: Mapping[str, str],
+    provider: Mapping[str, NativeToolCallPart],
 ) -> ModelMessage:
     if traced.source < 0:
-        parts = list(_create_parts(traced, names))
+        parts = list(_create_parts(traced, names, provider))
         return ModelResponse(parts=parts) if traced.role == "assistant" else ModelRequest(parts=parts)
     source = sources[traced.source]
     if traced.is_untouched:
@@ -196,7 +235,9 @@ def _update_parts(traced: TracedBlocks, source: ConvertedMessage) -> Iterator[An
             yield replace(part, content=_to_text(found[0][0]))
 
 
-def _create_parts(traced: TracedBlocks, names: Mapping[str, str]) -> Iterator[Any]:
+def _create_parts(
+    traced: TracedBlocks, names: Mapping[str, str], provider: Mapping[str, NativeToolCallPart]
+) -> Iterator[Any]:
     for block in traced.blocks:
         if _is_call(block):
             yield ToolCallPart(block["name"], block["input"], block["id"])
@@ -204,10 +245,20 @@ def _create_parts(traced: TracedBlocks, names: Mapping[str, str]) -> Iterator[An
             call = block["tool_use_id"]
             outcome = "failed" if block.get("is_error") else "success"
             yield ToolReturnPart(names.get(call, "unknown"), _to_text(block), call, outcome=outcome)
+        elif (call := provider.get(block.get("tool_use_id", ""))) is not None:
+            yield _end_provider_call(call, block)
         elif traced.role == "assistant":
             yield TextPart(_to_text(block))
         else:
             yield UserPromptPart(_to_text(block))
+
+
+def _end_provider_call(call: NativeToolCallPart, block: Fields) -> NativeToolReturnPart:
+    """A result for a call of the provider's own tool that gets none any more."""
+    content: Any = block["content"]
+    if _is_mcp(call):
+        content = {"content": content, "is_error": True}
+    return NativeToolReturnPart(call.tool_name, content, call.tool_call_id, provider_name=call.provider_name)
 
 
 def _is_call(block: Fields) -> bool:

@@ -24,9 +24,9 @@ class AdapterBill:
     def bill(self) -> Bill:
         return self._ledger.bill
 
-    def note(self, text: str) -> None:
-        """Add a remark to the bill of all conversations."""
-        self._ledger.note(text)
+    def note(self, text: str, about: str = "") -> None:
+        """Add a remark to the bill of all conversations; it replaces an earlier one about the same."""
+        self._ledger.note(text, about)
 
     def pay(self, purpose: BillPurpose, usage: Usage, model: str, tracked: TrackedConversation) -> None:
         """A call for this conversation was answered: price it, and add it to both totals."""

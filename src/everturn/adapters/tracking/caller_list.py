@@ -14,6 +14,7 @@ from everturn.adapters.tracking.chain import (
     SYSTEM_TEXT,
     common_prefix_length,
     digest,
+    end_link,
     is_caller_message,
     record_links,
     role_of,
@@ -23,6 +24,7 @@ from everturn.adapters.tracking.respelling import (
     Alignment,
     SpellingLimits,
     align,
+    are_given_here,
     has_result,
     is_identifying,
     split_segments,
@@ -49,7 +51,8 @@ class SummarizedMatch(NamedTuple):
     cut: int
 
     def is_whole(self, records: Sequence[Record]) -> bool:
-        return self.cut == len(records)
+        """Whether it continues all of these records. A message that was written anew makes a fork."""
+        return self.cut == len(records) and self.spelling.rewriting is None
 
 
 def first_in_view(log: Log) -> int:
@@ -67,11 +70,34 @@ def first_in_view(log: Log) -> int:
 def read_caller_list(records: Sequence[Record]) -> CallerList:
     """The list that a caller has who kept everything as it was sent."""
     found = CallerList([], [])
+    # The reply that is being read, from its last record with a link on, and where the thinking at its end
+    # begins.
+    reply: list[Record] = []
+    begins = 0
+
+    def end_reply() -> None:
+        link = end_link(found.chain[-1] if found.chain else START, reply)
+        if link is not None:
+            found.chain.append(link)
+            found.positions.append(begins)
+        reply.clear()
+
     for at, record in enumerate(records):
-        if is_caller_message(record):
-            links = record_links(found.chain[-1] if found.chain else START, record)
-            found.chain.extend(links)
-            found.positions.extend([at] * len(links))
+        if not is_caller_message(record):
+            continue
+        if record.kind != "assistant" and reply:
+            end_reply()
+        links = record_links(found.chain[-1] if found.chain else START, record)
+        found.chain.extend(links)
+        found.positions.extend([at] * len(links))
+        if record.kind == "assistant":
+            if links or not reply:
+                reply, begins = [], at
+            elif end_link(START, reply) is None:
+                # The thinking begins in a record of its own.
+                begins = at
+            reply.append(record)
+    end_reply()
     return found
 
 
@@ -97,6 +123,13 @@ class KnownList:
     def has_reply_within(self, links: int) -> bool:
         """Whether the first `links` blocks contain a reply that was recorded here."""
         return 0 < self._first_reply <= links
+
+    def has_rewritten_reply(self, links: int) -> bool:
+        """Whether a reply from here follows the first `links` blocks, with a reply of the caller's own among
+        them: a caller that changes every reply has put its words in the place of this one too."""
+        if not 0 < links < len(self._positions) or not self._records[self._positions[links]].message_id:
+            return False
+        return any(self._records[at].kind == "assistant" for at in self._positions[:links])
 
     def add(self, at: int, links: Sequence[bytes], preamble_digest: bytes) -> None:
         """The links of the record at this position in the log."""
@@ -206,7 +239,7 @@ class KnownList:
         found = align(segments, request, start)
         if found.segments < len(segments) or not found.is_respelled:
             return None
-        if found.links < request.last_reply:
+        if found.links < request.last_answered_reply:
             # A part is left out in the next request. This one has replies from elsewhere in between.
             return None
         is_same_caller = last is None or last.fields.get("metadata") == request.fields.get("metadata")
@@ -215,9 +248,12 @@ class KnownList:
         is_identified = bool(request.scope) or self._is_identified(first)
         return found if is_same_caller and is_same_preamble and is_identified else None
 
-    def align_summarized(self, request: CallerRequest, summarized: int) -> SummarizedMatch | None:
+    def align_summarized(
+        self, request: CallerRequest, summarized: int, *, rewrites: bool = False
+    ) -> SummarizedMatch | None:
         """How far the request is this list, if it lacks a part of what is summarized: of the records before
-        position `summarized`. They are not sent any more, so what they lack changes nothing."""
+        position `summarized`. They are not sent any more, so what they lack changes nothing. `rewrites`: one
+        of them may have been written anew."""
         start = self.fork_point(common_prefix_length(self.chain, request.chain))
         if start >= len(self._positions) or self._positions[start] >= summarized or request.known > start:
             return None
@@ -225,11 +261,12 @@ class KnownList:
         newest = enumerate(self._records[first:], first)
         segments = split_segments((at, each) for at, each in newest if is_caller_message(each))
         last_turn = self._positions[turn] if turn < len(self._positions) else len(self._records)
-        found = align(segments, request, start, SpellingLimits(summarized, last_turn))
-        if not found.is_respelled:
+        found = align(segments, request, start, SpellingLimits(summarized, last_turn, rewrites))
+        if not found.is_respelled and found.rewriting is None:
             return None
         same, rest = segments[: found.segments], segments[found.segments :]
-        if not is_identifying(record for each in same if each.is_reply for _, record in each.records):
+        replies = [record for each in same if each.is_reply for _, record in each.records]
+        if not (is_identifying(replies) if found.rewriting is None else are_given_here(replies)):
             return None
         cut = rest[0].records[0][0] if rest else len(self._records)
         if rest and first_in_view(Log(take_shared_records(self._records, cut))) < summarized:

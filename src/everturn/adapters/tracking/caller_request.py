@@ -18,9 +18,10 @@ from everturn.adapters.tracking.chain import (
     START,
     BlockPosition,
     digest,
+    digest_block,
 )
-from everturn.adapters.tracking.list_memo import ListMemo, OwnedList, UnsupportedMessage
-from everturn.adapters.tracking.system_messages import to_system_blocks
+from everturn.adapters.tracking.list_memo import ListMemo, OwnedFields, OwnedList, UnsupportedMessage
+from everturn.adapters.tracking.system_messages import OUTPUT_CONFIG_BETAS, to_system_blocks
 from everturn.history.blocks import Block, block_from_fields, text_block
 from everturn.measure.capabilities import Scope
 from everturn.measure.outline import Preamble
@@ -56,6 +57,10 @@ class KnownPrefix(NamedTuple):
     chain: Sequence[bytes] = ()
     preamble: Preamble = Preamble()
     preamble_digest: bytes = b""
+    # Whether its last request used messages with role "system", and an `output_config` in one. A conversation
+    # that is only stored has what was recorded.
+    has_system_messages: bool = True
+    has_message_config: bool = True
 
 
 class NewMessage(NamedTuple):
@@ -90,7 +95,8 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
     # Sent as it came: it is recorded and billed, and nothing is decided.
     is_observed: bool = False
-    # Whether it has messages with role "system", and whether one of them has an `output_config`.
+    # Whether it has messages with role "system", and whether one of them has an `output_config`. In a thread,
+    # where only new messages are sent: whether the thread has.
     has_system_messages: bool = False
     has_message_config: bool = False
     # Whether later requests may name its reply instead of repeating what was said.
@@ -105,6 +111,23 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
         message, block = self.positions[link - self.known]
         content: Any = self.messages[message].get("content")
         return content if isinstance(content, str) else content[block]
+
+    def blocks(self, link: int) -> list[tuple[str, Any]]:
+        """The role and the block that a link stands for; for the thinking with which a reply ends, all blocks
+        since the link before."""
+        role, block = self.role(link), self.block(link)
+        if role != "assistant" or digest_block(role, block) is not None:
+            return [(role, block)]
+        at = link - self.known
+        last = self.positions[at]
+        before = self.positions[at - 1] if at else BlockPosition(-1, -1)
+        found: list[tuple[str, Any]] = []
+        for place in range(max(before.message, 0), last.message + 1):
+            if self.messages[place]["role"] == role:
+                skip = before.block + 1 if place == before.message else 0
+                content = self.messages[place]["content"]
+                found += [(role, each) for each in content[skip:]]
+        return found
 
     def without_messages(self) -> "CallerRequest":
         """What is remembered of a request: the list is large, and the chain of the conversation has it."""
@@ -127,7 +150,19 @@ class CallerRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def last_reply(self) -> int:
         """The number of links up to the last assistant message; 0 if there is none."""
-        for link in range(len(self.chain), self.known, -1):
+        return self._find_reply(len(self.chain))
+
+    @property
+    def last_answered_reply(self) -> int:
+        """The same without an assistant message at the end: the caller has begun a reply, and the model is to
+        go on with it."""
+        end = len(self.chain)
+        while end > self.known and self.role(end - 1) == "assistant":
+            end -= 1
+        return self._find_reply(end)
+
+    def _find_reply(self, end: int) -> int:
+        for link in range(end, self.known, -1):
             if self.role(link - 1) == "assistant":
                 return link
         return self.known
@@ -158,7 +193,7 @@ def read_request(
 
 def _read_previous_reply(body: Mapping[str, Any]) -> str | None:
     thread = body.get("thread")
-    if not is_mapping(thread) or thread.get("type") != "continue":
+    if thread is None or not is_mapping(thread) or thread.get("type") != "continue":
         return None
     return str(thread.get("previous_message_id"))
 
@@ -179,15 +214,14 @@ def _read(
     positions = read.positions
     if new and (not positions or positions[-1].message < _find_last_said(new)):
         return UnsupportedRequest("its last message has no content")
-    chain = [*before.chain, *read.links] if before.chain else read.links
-    preamble, preamble_digest, asks_hour = _find_preamble(body, breakpoints, before)
-    fields = {name: value for name, value in body.items() if name not in _READ and value is not None}
-    if breakpoints == "everturn":
-        fields.pop("cache_control", None)
-    found = [each for _, each in read.breakpoints]
-    configs = [(at, config) for at in read.system_messages if (config := new[at].get("output_config"))]
-    asks_hour = asks_hour or _asks_hour((body.get("cache_control"), *found))
-    parameters = _parameters(body, betas, asks_hour=asks_hour)
+    is_continued = bool(before.chain)
+    chain = [*before.chain, *read.links] if is_continued else read.links
+    (preamble, preamble_digest, asks_hour), fields = _read_other_fields(body, breakpoints, before)
+    found = [each for _, each in read.breakpoints] if read.breakpoints else []
+    configs: list[Any] = []
+    if read.system_messages:
+        configs = [(at, config) for at in read.system_messages if (config := new[at].get("output_config"))]
+    parameters = _parameters(body, betas, asks_hour=asks_hour or (bool(found) and _asks_hour(found)))
     return CallerRequest(
         model=body["model"],
         messages=new,
@@ -201,15 +235,41 @@ def _read(
         known=len(before.chain),
         preamble_digest=preamble_digest,
         fingerprint=digest(
-            chain[-1], preamble_digest, [body["model"], parameters, fields, breakpoints, configs]
+            [chain[-1], preamble_digest, body["model"], parameters, fields, breakpoints, configs]
         ),
         message_mark=found[-1] if breakpoints == "caller" and found else None,
         scope=scope,
         is_observed=is_observed,
-        has_system_messages=bool(read.system_messages),
-        has_message_config=bool(configs),
+        has_system_messages=bool(read.system_messages) or (is_continued and before.has_system_messages),
+        has_message_config=bool(configs)
+        or (is_continued and before.has_message_config and not OUTPUT_CONFIG_BETAS.isdisjoint(betas)),
         is_in_thread=body.get("thread") is not None,
     )
+
+
+class _OtherFields(NamedTuple):
+    """What a request has besides its messages; the fields are those that are sent as they came."""
+
+    preamble: "_ReadPreamble"
+    fields: dict[str, Any]
+
+
+def _read_other_fields(
+    body: Mapping[str, Any], breakpoints: BreakpointOwner, before: KnownPrefix
+) -> _OtherFields:
+    """Nearly always the same as in the last request of the caller."""
+    known: dict[str, _OtherFields] = {}
+    if isinstance(body, OwnedFields) and not before.chain:
+        known = body.read
+    if breakpoints not in known:
+        found = _find_preamble(body, breakpoints, before)
+        if _asks_hour((body.get("cache_control"),)):
+            found = found._replace(asks_hour=True)
+        fields = {name: value for name, value in body.items() if name not in _READ and value is not None}
+        if breakpoints == "everturn":
+            fields.pop("cache_control", None)
+        known[breakpoints] = _OtherFields(found, fields)
+    return known[breakpoints]
 
 
 def _find_last_said(messages: Sequence[Mapping[str, Any]]) -> int:

@@ -4,8 +4,10 @@ A link is the digest of a block, of its role and of the previous link, so equal 
 Where messages begin and end does not count: two messages of one role in a row equal one message with the
 blocks of both. Equivalent forms of a block have the same link: breakpoints, nulls and the order of keys are
 ignored, and a string equals one text block. Of a reply, thinking, citations and unknown fields are ignored
-too, because the caller may have dropped them before sending it back. `recogniser.py` finds the conversation
-of a chain, and `respelling.py` compares what is equal in meaning but not in its links.
+too, because the caller may have dropped them before sending it back. Only thinking that no other block of a
+reply follows has a link: a reply that was cut inside its thinking may have nothing else, and the list without
+it is another one. `recogniser.py` finds the conversation of a chain, and `respelling.py` compares what is
+equal in meaning but not in its links.
 
 A caller sends all of its list with every request. Digests of long texts are therefore remembered by the text
 itself: a string that was seen before is found without reading it, because Python caches its hash.
@@ -17,14 +19,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from everturn.history.blocks import THINKING, Block, fields_of
+from everturn.history.blocks import SYSTEM_TEXT, THINKING, Block, fields_of
 from everturn.history.records import Record
 from everturn.wire.json_values import is_object, is_sequence
 
 START: Final = b""
-# The kind of a block that holds the text of a message with role "system" (`system_messages.py`).
-SYSTEM_TEXT: Final = "everturn_system"
-# Where such a block keeps the other fields of its message.
+# Where a block of a message with role "system" keeps the other fields of its message.
 SYSTEM_FIELDS: Final = "everturn_fields"
 _SIZE: Final = 16
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -51,7 +51,8 @@ def append_links(
 
 
 def record_links(before: bytes, record: Record) -> list[bytes]:
-    """The links of a recorded message. They equal those of the message that the caller sends."""
+    """The links of a recorded message. They equal those of the message that the caller sends; for thinking at
+    the end of a reply, see `end_link`."""
     links: list[bytes] = []
     for block in record.blocks:
         role = role_of(record, block)
@@ -60,6 +61,75 @@ def record_links(before: bytes, record: Record) -> list[bytes]:
             before = _join(before, role, found)
             links.append(before)
     return links
+
+
+def append_end_link(
+    messages: Sequence[Mapping[str, Any]],
+    at: int,
+    ends: Sequence[int],
+    links: list[bytes],
+    positions: list[BlockPosition],
+    start: bytes,
+) -> bool:
+    """Append the link of the thinking with which the reply in front of message `at` ends; False if there is
+    none. The reply is all assistant messages in a row: a caller may send each block as a message. `ends` has
+    the number of links up to the end of each message."""
+    if not at or messages[at]["role"] == "assistant" or messages[at - 1]["role"] != "assistant":
+        return False
+    if not _ends_without_link(messages[at - 1]["content"]):
+        return False
+    first = at - 1
+    # Without a link in the last message, the thinking may have begun in an earlier one.
+    while first and messages[first - 1]["role"] == "assistant" and ends[first] == ends[first - 1]:
+        first -= 1
+    blocks = [block for each in messages[first:at] for block in _blocks_of(each)]
+    found = digest_end(blocks)
+    if found is None:
+        return False
+    links.append(_join(links[-1] if links else start, "assistant", found))
+    positions.append(BlockPosition(at - 1, len(_blocks_of(messages[at - 1])) - 1))
+    return True
+
+
+def end_link(before: bytes, records: Sequence[Record]) -> bytes | None:
+    """The same for the recorded messages of a reply, whose other links end with `before`."""
+    blocks: list[Any] = []
+    for block in (block for record in reversed(records) for block in reversed(record.blocks)):
+        # Asked of every reply, and nearly all of them end with a text or a call.
+        if not block.is_thinking and (block.kind != "text" or not _has_no_link(fields_of(block))):
+            break
+        blocks.append(fields_of(block))
+    found = digest_end(blocks[::-1])
+    return None if found is None else _join(before, "assistant", found)
+
+
+def digest_end(blocks: Sequence[Any]) -> bytes | None:
+    """The digest of the thinking with which a reply ends; None if it ends with another block."""
+    found: list[Any] = []
+    for block in reversed(blocks):
+        if not _has_no_link(block):
+            break
+        if is_object(block) and block.get("type") in THINKING:
+            # The signature and the data of redacted thinking cannot be changed; its text may be left out.
+            found.append(block.get("signature") or block.get("data") or block.get("thinking"))
+    return digest(b"thinking", found) if found else None
+
+
+def _blocks_of(message: Mapping[str, Any]) -> Sequence[Any]:
+    content = message["content"]
+    return content if is_sequence(content) else (content,)
+
+
+def _ends_without_link(content: Any) -> bool:
+    return bool(content) and is_sequence(content) and _has_no_link(content[-1])
+
+
+def _has_no_link(block: Any) -> bool:
+    """Whether `digest_block` has no digest for a block of a reply."""
+    if is_object(block):
+        kind, text = block.get("type"), block.get("text")
+        return kind in THINKING or (kind == "text" and isinstance(text, str) and not text.strip())
+    return isinstance(block, str) and not block.strip()
 
 
 def role_of(record: Record, block: Block) -> str:
@@ -78,7 +148,8 @@ def is_reply(records: Sequence[Record], blocks: Sequence[Block]) -> bool:
     if said is None or said.kind != "assistant":
         return False
     reply = msgspec.structs.replace(said, blocks=tuple(blocks))
-    return record_links(START, said) == record_links(START, reply)
+    ends = end_link(START, [said]), end_link(START, [reply])
+    return ends[0] == ends[1] and record_links(START, said) == record_links(START, reply)
 
 
 def common_prefix_length(one: Sequence[bytes], other: Sequence[bytes]) -> int:
@@ -148,9 +219,10 @@ def _digest_text_block(role: str, block: dict[str, Any]) -> bytes | None:
         return digest(b"block", _normalize(block))
     if not text.strip():
         return None
-    rest = () if role == "assistant" else [name for name in block if name not in _TEXT_FIELDS]
-    if any(block[name] is not None for name in rest):
-        return digest(b"block", _normalize(block))
+    if role != "assistant":
+        for name, value in block.items():
+            if value is not None and name not in _TEXT_FIELDS:
+                return digest(b"block", _normalize(block))
     return _texts.digest(text)
 
 

@@ -7,18 +7,20 @@ fork needs nothing else. `recogniser.py` decides which conversation a request be
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from everturn.adapters.tracking.caller_list import CallerList, KnownList, SummarizedMatch, first_in_view
 from everturn.adapters.tracking.caller_request import CallerRequest
-from everturn.adapters.tracking.chain import is_caller_message, record_links
+from everturn.adapters.tracking.chain import end_link, is_caller_message, record_links
 from everturn.adapters.tracking.effect_handler import encode_summary_request
 from everturn.adapters.tracking.fair_lock import FairLock
+from everturn.adapters.tracking.fork_records import take_shared_records
 from everturn.adapters.tracking.kept_preambles import KeptPreamble, write_preamble
 from everturn.adapters.tracking.message_mark import SUMMARY_MARK, mark_end, mark_last_block
-from everturn.adapters.tracking.respelling import Alignment
+from everturn.adapters.tracking.respelling import Alignment, Rewriting
+from everturn.adapters.tracking.rewriting import RewrittenRecords, rewrite_records
 from everturn.adapters.tracking.system_messages import encode_request
 from everturn.adapters.tracking.transcript_folder import TranscriptFile
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
@@ -41,6 +43,9 @@ from everturn.session.tool_calls import ToolCalls
 from everturn.view.fragments.recalled import NAME as RECALL
 from everturn.view.requests import build_request
 from everturn.wire.anthropic import Request
+
+# Why the thinking of a reply is not trusted that did not come from a call here.
+UNKNOWN_LIST: Final = "it came with a message list that was not known"
 
 
 class PreparedCall(msgspec.Struct, frozen=True):
@@ -92,6 +97,7 @@ class TrackedConversation:
         the conversation that this one and its sister forks come from."""
         self.id = id
         self.runner = runner
+        self._log = runner.conversation.log
         self.transcript = transcript
         self.ledger = ledger
         self.lineage = lineage or id
@@ -118,7 +124,7 @@ class TrackedConversation:
 
     @property
     def records(self) -> Sequence[Record]:
-        return self.runner.conversation.log.records
+        return self._log.records
 
     @property
     def is_awaiting_reply(self) -> bool:
@@ -168,10 +174,10 @@ class TrackedConversation:
         self.state_written, self.is_state_owed = time.monotonic(), False
 
     def keep_preamble(self) -> None:
-        """For a thread: a replica that continues it needs the system prompt and tools, which are not sent
-        again. They are written once."""
+        """For a thread: a replica or a later process that continues it needs the system prompt and tools,
+        which are not sent again. They are written once."""
         transcript, kept = self.transcript, KeptPreamble(self.preamble, self.preamble_digest)
-        if transcript.store is None or not transcript.is_indexed or not kept.digest:
+        if transcript.store is None or not kept.digest:
             return
         if transcript.preamble != kept.name:
             write_preamble(transcript.store, kept)
@@ -186,9 +192,32 @@ class TrackedConversation:
 
     def prepare_flow(self, request: CallerRequest, setting: ConversationSettings) -> Flow[PreparedCall]:
         """The request to send. A retry of a request without a response gives the same bytes."""
-        ready = self._ready
-        if ready is not None and ready.request.fingerprint == request.fingerprint:
+        if (ready := self._find_ready(request)) is not None:
             return ready
+        self._take_messages(request, setting)
+        self.runner.keep_appended()
+        return (yield from self._prepare(request))
+
+    def observe(self, request: CallerRequest, setting: ConversationSettings) -> PreparedCall:
+        """The same for a request that is sent as it came, and nothing is written: its reply does that, or
+        `keep_appended` of the runner. `can_observe` must hold."""
+        if (ready := self._find_ready(request)) is not None:
+            return ready
+        self._take_messages(request, setting)
+        return self._observe(request)
+
+    def can_observe(self, request: CallerRequest) -> bool:
+        """Whether `observe` can take a request that is meant for this conversation."""
+        is_plain = self._requested is None and not self.is_evicted and not self.transcript.is_shared
+        return is_plain and self.known.is_start_of(request)
+
+    def _find_ready(self, request: CallerRequest) -> PreparedCall | None:
+        """What was prepared for the same request before, if no response was recorded since."""
+        ready = self._ready
+        return ready if ready and ready.request.fingerprint == request.fingerprint else None
+
+    def _take_messages(self, request: CallerRequest, setting: ConversationSettings) -> None:
+        """Append what the request adds to the conversation."""
         if not self.known.is_start_of(request) and (spelling := self._align(request)) is not None:
             self.known.take_spelling(request, spelling)
         self.runner.conversation.setting = setting
@@ -205,14 +234,11 @@ class TrackedConversation:
                 # Its thinking may be bound to a prompt that was sent earlier and is no longer known. What was
                 # recorded before it keeps its prompt: clients change replies, such as an input of a call.
                 unknown = unknown or self.records[-1].uuid
-                why = "it came with a message list that was not known"
-                self.runner.conversation.distrust_thinking(why, unknown)
+                self.runner.conversation.distrust_thinking(UNKNOWN_LIST, unknown)
             self.known.has_system_text |= message.role == "system"
             new = request.chain[len(self.known.chain) : message.links]
             self.known.add(len(self.records) - 1, new, self.preamble_digest)
-        self.runner.keep_appended()
         self.messages = before + len(request.messages)
-        return (yield from self._prepare(request))
 
     def compact_after_overflow_flow(self, call: PreparedCall) -> Flow[PreparedCall | None]:
         """After "too long": the same request after a compaction; None if nothing could be compacted."""
@@ -254,6 +280,9 @@ class TrackedConversation:
             recorded = RecordedReply(settled.verdict, settled.hold_check)
         self._ready = None
         links = record_links(self.known.last_link, self.records[at])
+        end = end_link(links[-1] if links else self.known.last_link, [self.records[at]])
+        if end is not None:
+            links.append(end)
         self.known.add(at, links, self.preamble_digest)
         self.messages += 1
         return recorded
@@ -262,6 +291,10 @@ class TrackedConversation:
         """Compact before the next request, at any size (CP-27, CP-39)."""
         self._requested = CompactionRequest(trigger="manual", instructions=instructions)
         self._ready = None
+
+    def take_requested_compaction(self, parent: "TrackedConversation") -> None:
+        """For a fork that goes on in place of its parent: nothing that it lacks was answered."""
+        self._requested, parent._requested = parent._requested, None
 
     def append_edit(self, edit: Edit, uuid: str) -> None:
         """Append an edit that the program asked for. The next request is prepared anew."""
@@ -305,16 +338,23 @@ class TrackedConversation:
         if requested is not None:
             yield from self.runner.compact_flow(requested)
         if request.is_observed:
-            self.runner.observe_call()
-            prepared, body = None, b""
-        else:
-            prepared = yield from self.runner.prepare_flow()
-            body = prepared.body
-        if prepared is not None and self.known.has_system_text:
+            return self._observe(request)
+        prepared = yield from self.runner.prepare_flow()
+        body = prepared.body
+        if self.known.has_system_text:
             captured = build_request(prepared.turn.captured, prepared.turn.breakpoints)
             body = encode_request(
                 captured, native=request.has_system_messages, has_config=request.has_message_config
             )
+        return self._make_ready(request, prepared, body)
+
+    def _observe(self, request: CallerRequest) -> PreparedCall:
+        self.runner.observe_call()
+        return self._make_ready(request, None, b"")
+
+    def _make_ready(
+        self, request: CallerRequest, prepared: PreparedRequest | None, body: bytes
+    ) -> PreparedCall:
         self._ready = PreparedCall(self, request, prepared, body, len(self.known.chain), len(self.records))
         return self._ready
 
@@ -331,19 +371,31 @@ class TrackedConversation:
 
     def encode_summary(self, effect: AskModel) -> bytes:
         """The bytes of a summary request. One that repeats the conversation is marked as its requests are."""
-        body, last = encode_summary_request(effect), self.last_request
+        last = self.last_request
+        # The caller may have stopped using system messages with this request, for a model that refuses them.
+        body = encode_summary_request(effect, native=last is not None and last.has_system_messages)
         if effect.parent is None or last is None or last.message_mark is None:
             return body
         return mark_end(body, SUMMARY_MARK)
 
-    def align_summarized(self, request: CallerRequest) -> SummarizedMatch | None:
-        """How far the request is this conversation, if it lacks a part of what is summarized."""
-        summarized = first_in_view(self.runner.conversation.log)
-        return self.known.align_summarized(request, summarized) if summarized else None
+    def align_summarized(self, request: CallerRequest, *, rewrites: bool) -> SummarizedMatch | None:
+        """How far the request is this conversation, if it lacks a part of what is summarized. `rewrites`: or
+        if it has a message of it that the same caller has written anew."""
+        summarized, last = first_in_view(self.runner.conversation.log), self.last_request
+        if not summarized:
+            return None
+        is_same_caller = last is not None and last.fields.get("metadata") == request.fields.get("metadata")
+        rewrites = rewrites and is_same_caller and self.preamble_digest == request.preamble_digest
+        return self.known.align_summarized(request, summarized, rewrites=rewrites)
+
+    def rewrite(self, request: CallerRequest, rewriting: Rewriting, cut: int) -> RewrittenRecords | None:
+        """The records before `cut` with the message as the request has it now; None if a fork with them would
+        lose the compaction."""
+        return rewrite_records(take_shared_records(self.records, cut), request, rewriting)
 
     def _align(self, request: CallerRequest) -> Alignment | None:
         found = self.known.align(request, self.last_request, self.preamble_digest)
         if found is not None:
             return found
-        match = self.align_summarized(request)
+        match = self.align_summarized(request, rewrites=False)
         return match.spelling if match and match.is_whole(self.records) else None

@@ -5,17 +5,19 @@ from contextlib import contextmanager
 
 from everturn.adapters.tracking.caller_list import CallerList
 from everturn.adapters.tracking.caller_request import CallerRequest
-from everturn.adapters.tracking.conversation import TrackedConversation
+from everturn.adapters.tracking.conversation import UNKNOWN_LIST, TrackedConversation
 from everturn.adapters.tracking.effect_handler import refuse_to_send
-from everturn.adapters.tracking.fork_records import take_shared_records
+from everturn.adapters.tracking.fork_records import find_distrusted_reply, take_shared_records
 from everturn.adapters.tracking.parts import SettingsSource, TrackerParts
 from everturn.adapters.tracking.reporter import Reporter
+from everturn.adapters.tracking.rewriting import RewrittenRecords
 from everturn.adapters.tracking.scopes import name_conversation
 from everturn.adapters.tracking.transcript_folder import TranscriptFile, Transcripts
 from everturn.decide.cache_breaks import Baseline, CacheBreakDetector
 from everturn.decide.events import Event
 from everturn.engine import Conversation, ConversationSettings
 from everturn.history.records import Record
+from everturn.measure.prediction import Forecast
 from everturn.session.bill import BillPurpose, Ledger, UsageTotals
 from everturn.session.conversation_runner import ConversationRunner
 from everturn.session.events.build import with_session
@@ -46,6 +48,10 @@ class ConversationFactory:
     def settings(self, request: CallerRequest, transcript: TranscriptFile) -> ConversationSettings:
         return self._settings.settings_for(request, transcript.told_path)
 
+    def binds_thinking(self, request: CallerRequest) -> bool:
+        """Whether the model of this request checks that thinking belongs to its prompt."""
+        return self._settings.settings_for(request, "").model.binds_thinking
+
     def new(self, request: CallerRequest) -> TrackedConversation:
         name = name_conversation(self._parts.new_id(), request.scope)
         transcript = self._transcripts.new(request.chain[0], name, self._parts.clock())
@@ -60,13 +66,15 @@ class ConversationFactory:
         cut: int,
         *,
         is_whole: bool = False,
+        rewritten: RewrittenRecords | None = None,
     ) -> TrackedConversation:
         """A conversation that starts with the parent's records before `cut`, which are `shared` in the
         caller's list. It inherits the parent's cache baselines if system prompt and tools, which are part of
         the cache key, have not changed. `is_whole`: a copy of all of the parent, as after a restart. The
-        baseline itself says whether the key has changed."""
+        baseline itself says whether the key has changed. `rewritten` are its records, if a message in them is
+        not the parent's."""
         name = name_conversation(self._parts.new_id(), request.scope)
-        records = take_shared_records(parent.records, cut)
+        records = take_shared_records(parent.records, cut) if rewritten is None else rewritten.records
         is_same = is_whole or parent.known.had_same_preamble(len(shared.chain), request.preamble_digest)
         baselines = parent.runner.conversation.detector.baselines if is_same else None
         transcript = self._transcripts.new(request.chain[0], name, self._parts.clock())
@@ -75,11 +83,21 @@ class ConversationFactory:
             conversation = self._conversation(request, transcript, records, baselines)
             # A fork reads less from the cache than its parent did. That is expected, not a cache break.
             conversation.detector.deleted(conversation.setting.source)
+            if is_same:
+                conversation.cache.last_call = parent.runner.conversation.cache.last_call
+            if distrusted := find_distrusted_reply(records):
+                conversation.distrust_thinking(UNKNOWN_LIST, distrusted)
+            if rewritten is not None and rewritten.changed:
+                conversation.view_changed("a message before it was changed", rewritten.changed)
+                # It was read from records that nobody has sent like this.
+                conversation.cache.forecast = Forecast()
             if is_whole:
                 known = parent.runner.conversation.compaction_state
                 conversation.compaction_state.remember(known.breaker, known.refill)
             fork = self._create(name, conversation, transcript, caller_list=shared, lineage=parent.lineage)
             fork.inherit_preamble(parent)
+            if not any(record.message_id for record in parent.records[cut:]):
+                fork.take_requested_compaction(parent)
             return fork
 
     def restore(

@@ -77,7 +77,8 @@ class TrackedConversations:
         """Go back to a message of the caller, named by its record (`recall` gives it), or to the last one.
         Returns the messages before it: send them and a new message. What was decided since then does not
         hold for them; the conversation that is left stays as it is, and its list can be sent again."""
-        return self.tracker.rewind(self.tracker.find(conversation), uuid)
+        fork = self.tracker.rewind(self.tracker.find(conversation), uuid)
+        return fork.known.list_messages() if fork else []
 
     @property
     def recall_tool(self) -> Tool:

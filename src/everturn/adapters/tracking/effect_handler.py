@@ -191,12 +191,12 @@ class DeferredEffectHandler:
         return self._handler.emit(effect)
 
 
-def encode_summary_request(effect: AskModel) -> bytes:
-    """The bytes of a summary request. A fork repeats the caller's system messages; the model of a separate
-    request may not know that role."""
+def encode_summary_request(effect: AskModel, *, native: bool) -> bytes:
+    """The bytes of a summary request. A fork repeats the caller's system messages, with their role if the
+    caller uses it (`native`); the model of a separate request may not know that role."""
     return encode_request(
         effect.request,
-        native=effect.parent is not None,
+        native=native and effect.parent is not None,
         has_config=not OUTPUT_CONFIG_BETAS.isdisjoint(effect.betas),
     )
 

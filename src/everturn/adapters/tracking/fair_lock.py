@@ -24,19 +24,23 @@ class FairLock:
     def is_held(self) -> bool:
         return self._is_locked
 
-    def acquire(self) -> "_Acquired":
-        return _Acquired(self)
+    def acquire(self) -> "FairLock":
+        """For a `with` block. The lock itself, because every call needs it: a generator costs more."""
+        return self
+
+    def __enter__(self) -> None:
+        granted = self._request()
+        if granted is not None:
+            granted.result()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def take_if_free(self) -> bool:
         """Take the lock without waiting; False if somebody has it."""
         with self._guard:
             was_locked, self._is_locked = self._is_locked, True
             return not was_locked
-
-    def wait(self) -> None:
-        granted = self._request()
-        if granted is not None:
-            granted.result()
 
     @asynccontextmanager
     async def acquire_async(self) -> AsyncGenerator[None, None]:
@@ -77,16 +81,3 @@ class FairLock:
             if waiter.set_running_or_notify_cancel():
                 waiter.set_result(None)
                 return
-
-
-class _Acquired:
-    """Holds the lock in a `with` block. A class, because every call needs one: a generator costs more."""
-
-    def __init__(self, lock: FairLock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        self._lock.wait()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()

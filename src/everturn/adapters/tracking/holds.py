@@ -96,16 +96,16 @@ class TrackedHolds:
     ) -> None:
         self._parts, self._loaded = parts, loaded
         self._bill, self._reporter = bill, reporter
-        self._is_on = parts.options.holds_cache
+        self.is_on = parts.options.holds_cache
         self._budget = DayBudget(parts.options.economy.day_dollars, counters)
         self._memory = HoldMemory(parts.options.provider)
-        self._lost = self._memory.read(parts.clock()) if self._is_on else {}
+        self._lost = self._memory.read(parts.clock()) if self.is_on else {}
         # Of conversations that are forks of each other, only the last one is held.
         self._held: dict[str, CacheHolder] = {}
 
     def connect(self, tracked: TrackedConversation, connection: HoldConnection) -> None:
         """A request of this conversation is about to be prepared: the pause is over."""
-        if not self._is_on:
+        if not self.is_on:
             return
         if (held := self._held.pop(tracked.lineage, None)) is not None:
             held.cancel()
@@ -115,7 +115,7 @@ class TrackedHolds:
 
     def begin(self, tracked: TrackedConversation, call: PreparedCall, check: HoldCheck | None) -> None:
         """A reply was recorded."""
-        if not self._is_on or call.request.is_observed:
+        if not self.is_on or call.request.is_observed:
             return
         economy = tracked.runner.conversation.economy
         if check is not None and not check.kept:

@@ -3,7 +3,7 @@
 The conversation that shares the longest prefix with the request is chosen. If the shared prefix contains a
 recorded reply, the system prompt and tools may differ. Without one, only user messages match, as with two
 sub-agents given the same task: then system prompt and tools must be equal, and the conversation must end
-there.
+there. Or the caller keeps its own words in the place of every reply: then they match, up to the last reply.
 
     the request starts with the whole conversation      a continuation; nothing new means a retry
     the same, without a part of the newest message      a continuation, if the replies in it prove it
@@ -20,6 +20,7 @@ from everturn.adapters.tracking.caller_list import SummarizedMatch
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import common_prefix_length
 from everturn.adapters.tracking.conversation import TrackedConversation
+from everturn.adapters.tracking.respelling import Rewriting
 from everturn.adapters.tracking.scopes import is_in_scope
 
 # Conversations that wait for a response may exceed the limit up to this factor. Our choice.
@@ -38,6 +39,11 @@ class ConversationMatch(NamedTuple):
     is_continuation: bool
     # How the request spells what is summarized, if it lacks a part of it.
     summarized: SummarizedMatch | None = None
+
+    @property
+    def rewriting(self) -> Rewriting | None:
+        """The message that was written anew, if there is one."""
+        return self.summarized.spelling.rewriting if self.summarized else None
 
     def is_continued_by(self, request: CallerRequest) -> bool:
         """Whether the request continues the conversation. Known history under another scope is a fork."""
@@ -82,12 +88,11 @@ class KnownConversations:
         self, chain: Sequence[bytes], links: int, preamble_digest: bytes, scope: str
     ) -> ConversationMatch | None:
         """The best of the conversations that are indexed under the last of these links."""
-        known = (self._conversations[name] for name in self._by_link.get(chain[links - 1], ()))
-        found = [
-            match
-            for tracked in known
-            if _may_be(match := _compare(tracked, chain, links), preamble_digest, scope)
-        ]
+        found: list[ConversationMatch] = []
+        for name in self._by_link.get(chain[links - 1], ()):
+            match = _compare(self._conversations[name], chain, links)
+            if _may_be(match, len(chain), preamble_digest, scope):
+                found.append(match)
         if len(found) <= 1:
             return found[0] if found else None
         return max(found, key=lambda each: self._rank(each, preamble_digest, scope))
@@ -105,17 +110,23 @@ class KnownConversations:
         tracked, covered = found[-1]
         return ConversationMatch(tracked, len(tracked.known.chain), covered, is_continuation=True)
 
-    def find_summarized(self, request: CallerRequest, covered: int) -> ConversationMatch | None:
+    def find_summarized(
+        self, request: CallerRequest, covered: int, *, rewrites: bool
+    ) -> ConversationMatch | None:
         """The conversation that has most of the request, and more than `covered` links, if the request lacks
-        a part of what is summarized there."""
+        a part of what is summarized there. `rewrites`: or has a message of it that was written anew."""
         best: ConversationMatch | None = None
-        for each in self._conversations.values():
-            if not is_in_scope(each.id, request.scope) or (found := each.align_summarized(request)) is None:
+        for each in reversed(self._conversations.values()):
+            is_own = is_in_scope(each.id, request.scope)
+            found = each.align_summarized(request, rewrites=rewrites) if is_own else None
+            if found is None:
                 continue
-            if found.spelling.links >= (best.covered if best else covered + 1):
-                links = each.known.links_before(found.cut)
-                is_all = found.is_whole(each.records)
+            if found.spelling.links > (best.covered if best else covered):
+                links, is_all = each.known.links_before(found.cut), found.is_whole(each.records)
                 best = ConversationMatch(each, links, found.spelling.links, is_all, found)
+            if best is not None and best.covered >= request.last_reply:
+                # None has more of it. A caller that rewrites messages leaves many conversations behind.
+                break
         return best
 
     def find_reply(self, message_id: str) -> ConversationMatch | None:
@@ -205,9 +216,11 @@ def _compare(tracked: TrackedConversation, chain: Sequence[bytes], links: int) -
     return ConversationMatch(tracked, same, same, same == len(known))
 
 
-def _may_be(found: ConversationMatch, preamble_digest: bytes, scope: str) -> bool:
-    tracked = found.tracked
-    if tracked.known.has_reply_within(found.links):
+def _may_be(found: ConversationMatch, asked: int, preamble_digest: bytes, scope: str) -> bool:
+    """`asked` is the number of links of the request."""
+    tracked, known = found.tracked, found.tracked.known
+    if known.has_reply_within(found.links):
         return True
-    is_all = tracked.preamble_digest == preamble_digest and found.links > 0 and found.is_continuation
-    return is_all and is_in_scope(tracked.id, scope)
+    is_same = tracked.preamble_digest == preamble_digest and is_in_scope(tracked.id, scope)
+    is_rewritten = found.links < asked and known.has_rewritten_reply(found.links)
+    return is_same and found.links > 0 and (found.is_continuation or is_rewritten)

@@ -6,13 +6,13 @@ object without reading them. What is remembered is a copy, because callers chang
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final
 
 import msgspec
 
-from everturn.adapters.tracking.chain import START, BlockPosition, append_links
+from everturn.adapters.tracking.chain import START, BlockPosition, append_end_link, append_links
 from everturn.wire.json_values import is_list, is_object, is_sequence
 
 ROLES: Final = ("user", "assistant", "system")
@@ -29,6 +29,31 @@ _CONTAINER: Final = 100
 class OwnedList(list[Any]):
     """A list that nobody changes, nor anything in it. It is remembered without a copy."""
 
+    # What was read from it; before that, what was read from the list that it continues, and how many messages
+    # they have in common.
+    read: "MessageList | None" = None
+    continues: "tuple[MessageList, int] | None" = None
+
+    @property
+    def begins_with_read(self) -> bool:
+        """Whether it was read, or the list that it continues was."""
+        return self.read is not None or self.continues is not None
+
+    def go_on(self, same: int, added: list[Any]) -> "OwnedList":
+        """The first `same` messages of this list, and others."""
+        longer = OwnedList(self[:same])
+        longer += added
+        if self.read is not None:
+            longer.continues = self.read, same
+        return longer
+
+
+class OwnedFields(dict[str, Any]):
+    """The fields of a request that nobody changes. Requests that differ only in their messages share what was
+    read from the other fields, by who places the breakpoints."""
+
+    read: dict[str, Any]
+
 
 class MessageList(msgspec.Struct, frozen=True):
     """What is read from a list of messages: its chain, its breakpoints, and where system messages are."""
@@ -41,7 +66,7 @@ class MessageList(msgspec.Struct, frozen=True):
     # Position of the message, and the `cache_control` in it.
     breakpoints: list[tuple[int, dict[str, Any]]]
     system_messages: list[int]
-    # For each message, the number of characters up to its end.
+    # For each message, the number of characters up to its end; nothing if it was not measured.
     sizes: list[int]
 
     @property
@@ -69,14 +94,30 @@ class ListMemo:
         """`start` is the link before the first message."""
         if not messages:
             return _EMPTY
+        if start != START or not isinstance(messages, OwnedList):
+            return self._read_like_others(messages, start)
+        if messages.read is not None:
+            return messages.read
+        known, messages.continues = messages.continues, None
+        if known is None:
+            read = self._read_like_others(messages, start)
+        else:
+            read = _extend(*known, messages, start, is_measured=False)
+        if isinstance(read, MessageList):
+            messages.read = read
+        return read
+
+    def _read_like_others(
+        self, messages: Sequence[Mapping[str, Any]], start: bytes
+    ) -> MessageList | UnsupportedMessage:
+        """With what is remembered of a list that begins with the same words."""
         key = (start, _first_words(messages[0]))
         with self._lock:
             known = list(self._lists.get(key, ()))
-        best, same = max(
-            ((each, _count_same(each.messages, messages)) for each in known),
-            key=lambda found: found[1],
-            default=(_EMPTY, 0),
-        )
+        best, same = _EMPTY, 0
+        for each in known:
+            if (count := _count_same(each.messages, messages)) > same:
+                best, same = each, count
         read = _extend(best, same, messages, start)
         if isinstance(read, MessageList):
             self._remember(key, read, best)
@@ -87,11 +128,14 @@ class ListMemo:
         is_continued = len(before.messages) <= len(read.messages)
         with self._lock:
             alike = self._lists.setdefault(key, [])
-            self._characters -= _count_characters(alike)
-            alike[:] = [each for each in alike if each is not before or not is_continued]
+            for at, each in enumerate(alike):
+                if each is before and is_continued:
+                    self._characters -= alike.pop(at).characters
+                    break
             alike.append(read)
-            del alike[:-MAX_ALIKE]
-            self._characters += _count_characters(alike)
+            self._characters += read.characters
+            if len(alike) > MAX_ALIKE:
+                self._characters -= alike.pop(0).characters
             self._lists.move_to_end(key)
             while len(self._lists) > MAX_LISTS or (
                 self._characters > MAX_CHARACTERS and len(self._lists) > 1
@@ -125,9 +169,18 @@ def _count_same(known: Sequence[Any], now: Sequence[Any]) -> int:
 
 
 def _extend(
-    known: MessageList, same: int, messages: Sequence[Mapping[str, Any]], start: bytes
+    known: MessageList,
+    same: int,
+    messages: Sequence[Mapping[str, Any]],
+    start: bytes,
+    *,
+    is_measured: bool = True,
 ) -> MessageList | UnsupportedMessage:
-    """The first `same` messages of a known list, and the messages behind them."""
+    """The first `same` messages of a known list, and the messages behind them. A list that is not remembered
+    need not be measured."""
+    while same and messages[same - 1]["role"] == "assistant":
+        # What follows a reply decides whether its thinking has a link.
+        same -= 1
     end = known.ends[same - 1] if same else 0
     new = messages[same:] if isinstance(messages, OwnedList) else map(_copy, messages[same:])
     found = MessageList(
@@ -143,13 +196,17 @@ def _extend(
         message = messages[at]
         if not _is_plain(message):
             return UnsupportedMessage(at)
+        if append_end_link(messages, at, found.ends, found.links, found.positions, start):
+            found.ends[-1] += 1
         append_links(message, at, found.links, found.positions, start)
         found.ends.append(len(found.links))
-        found.sizes.append(found.characters + _measure(message))
+        if is_measured:
+            found.sizes.append(found.characters + _measure(message))
         content = message["content"]
         if is_list(content):
-            controls = (block.get("cache_control") for block in content)
-            found.breakpoints.extend((at, each) for each in controls if is_object(each))
+            for block in content:
+                if is_object(control := block.get("cache_control")):
+                    found.breakpoints.append((at, control))
         if message["role"] == "system":
             found.system_messages.append(at)
     return found
@@ -159,9 +216,12 @@ def _measure(value: Any) -> int:
     """About how many characters a value has."""
     if isinstance(value, str):
         return len(value)
-    if is_object(value):
-        return sum(map(_measure, value.values())) + _CONTAINER
-    return sum(map(_measure, value)) + _CONTAINER if is_sequence(value) else 0
+    parts: Iterable[Any] = value.values() if is_object(value) else value if is_sequence(value) else ()
+    size = _CONTAINER if isinstance(value, (dict, list, tuple)) else 0
+    # Most parts are texts: a call for each of them would be most of the work.
+    for part in parts:
+        size += len(part) if isinstance(part, str) else _measure(part)
+    return size
 
 
 def _copy(value: Any) -> Any:
@@ -185,8 +245,9 @@ def _is_plain(message: Any) -> bool:
     content = message.get("content")
     known = ("role", "content", "output_config") if message["role"] == "system" else ("role", "content")
     # Other fields of a message (a time to be cleared at) could not be sent again.
-    if any(value is not None for name, value in message.items() if name not in known):
-        return False
+    for name, value in message.items():
+        if name not in known and value is not None:
+            return False
     if isinstance(content, str):
         return True
     if not is_list(content) or not all(map(is_object, content)):

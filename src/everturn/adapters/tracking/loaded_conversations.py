@@ -6,15 +6,16 @@ removed is read from its file when a request continues it.
 """
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Final
+from typing import Final, TypeVar
 
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.adapters.tracking.known_conversations import ConversationMatch, KnownConversations
 
+T = TypeVar("T")
 # Another caller may continue the conversation while this one waits for its lock. Our choice of a limit.
 MAX_TRIES: Final = 100
 ALWAYS_CHANGED: Final = (
@@ -41,16 +42,18 @@ class LoadedConversations:
         with self._guard:
             return self._known.get(id)
 
-    def find(self, request: CallerRequest) -> ConversationMatch | None:
-        """The conversation that has most of this request."""
+    def find(self, request: CallerRequest, *, rewrites: bool = True) -> ConversationMatch | None:
+        """The conversation that has most of this request. `rewrites`: a message of what is summarized there
+        may have been written anew."""
         with self._guard:
             last = request.last_reply
             found = self._known.find(request.chain, request.preamble_digest, request.scope, last)
-            if not last or _continues_all_replies(request, found):
+            if not last or _continues_up_to(last, request, found):
                 return found
             if (respelled := self._known.find_respelled(request)) is not None:
                 return respelled
-            return self._known.find_summarized(request, found.covered if found else 0) or found
+            covered = found.covered if found else 0
+            return self._known.find_summarized(request, covered, rewrites=rewrites) or found
 
     def find_reply(self, message_id: str) -> ConversationMatch | None:
         """The conversation with this reply, up to and including the reply."""
@@ -70,7 +73,7 @@ class LoadedConversations:
         and must release it with `in_use`."""
         with self._guard:
             found = self.find(request)
-            if found is None or not _continues_all_replies(request, found):
+            if found is None or not _continues_up_to(request.last_reply, request, found):
                 return None
             found.tracked.users += 1
             self.remember(found.tracked)
@@ -94,6 +97,34 @@ class LoadedConversations:
             with self._guard:
                 tracked.users -= 1
 
+    def work_at_once(
+        self, request: CallerRequest, work: Callable[[TrackedConversation], T | None]
+    ) -> T | None:
+        """`work` on the conversation that this request continues, for a caller that may not wait: None if it
+        is not here, or if somebody works on it. `work` has its lock, and touches no file."""
+        if not self._guard.acquire(blocking=False):
+            return None
+        try:
+            last = request.last_reply
+            found = self._known.find(request.chain, request.preamble_digest, request.scope, last)
+            if found is None or not _continues_up_to(last, request, found):
+                return None
+            tracked = found.tracked
+            if not tracked.lock.take_if_free():
+                return None
+            try:
+                done = work(tracked)
+            except Exception:
+                self.forget(tracked)
+                raise
+            finally:
+                tracked.lock.release()
+            # Without `remember`: to remove another conversation may take long.
+            self._known.remember(tracked)
+            return done
+        finally:
+            self._guard.release()
+
     # ── keeping and removing ─────────────────────────────────────────────────────────────────────
 
     def remember(self, tracked: TrackedConversation) -> None:
@@ -104,18 +135,12 @@ class LoadedConversations:
                 return
             self._known.remember(tracked)
             while (old := self._known.oldest_beyond(self._limit)) is not None:
-                self.forget(old)
+                self._keep_and_forget_if_free(old)
 
-    @contextmanager
-    def forget_on_error(self, tracked: TrackedConversation) -> Generator[None, None, None]:
+    def forget_on_error(self, tracked: TrackedConversation) -> "_ForgetOnError":
         """Around a change of a conversation. After an error it may be incomplete in memory: remove it, and
         read its file later."""
-        try:
-            yield
-        except Exception:
-            self.forget(tracked)
-            raise
-        self.remember(tracked)
+        return _ForgetOnError(self, tracked)
 
     def resume(self, tracked: TrackedConversation) -> bool:
         """Before a conversation is changed: False if another replica has continued it since. What this one
@@ -134,7 +159,7 @@ class LoadedConversations:
         with self._guard:
             tracked.is_evicted = True
             self._known.forget(tracked)
-        # A database may be slow: nobody waits for it who wants another conversation.
+        # Not with the guard of this call: a database may be slow. `evict` and `remember` do hold it.
         if tracked.is_state_owed:
             tracked.write_state()
         tracked.transcript.close()
@@ -143,17 +168,49 @@ class LoadedConversations:
         """Remove it, unless somebody works on it, or it waits for a response. `even_awaiting`: it may wait
         for one, because abandoned requests never get one."""
         with self._guard:
-            is_used = tracked.users or tracked.lock.is_held
-            if tracked.is_evicted or is_used or (tracked.is_awaiting_reply and not even_awaiting):
+            is_awaiting = tracked.is_awaiting_reply and not even_awaiting
+            if tracked.is_evicted or tracked.users or is_awaiting:
                 return False
-            self.forget(tracked)
+            return self._keep_and_forget_if_free(tracked)
+
+    def _keep_and_forget_if_free(self, tracked: TrackedConversation) -> bool:
+        """With its lock: a reply that arrives meanwhile waits, and finds it removed."""
+        if not tracked.lock.take_if_free():
+            return False
+        try:
+            self._keep_and_forget(tracked)
+        finally:
+            tracked.lock.release()
         return True
+
+    def _keep_and_forget(self, tracked: TrackedConversation) -> None:
+        """A request that waits for its reply may not be written yet."""
+        try:
+            tracked.runner.keep_appended()
+        finally:
+            self.forget(tracked)
 
     def close(self) -> None:
         for tracked in self:
-            self.forget(tracked)
+            self._keep_and_forget(tracked)
 
 
-def _continues_all_replies(request: CallerRequest, found: ConversationMatch | None) -> bool:
+class _ForgetOnError:
+    """A class, because every call needs one: a generator costs more."""
+
+    def __init__(self, loaded: LoadedConversations, tracked: TrackedConversation) -> None:
+        self._loaded, self._tracked = loaded, tracked
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> None:
+        if problem is None:
+            self._loaded.remember(self._tracked)
+        elif isinstance(problem, Exception):
+            self._loaded.forget(self._tracked)
+
+
+def _continues_up_to(last_reply: int, request: CallerRequest, found: ConversationMatch | None) -> bool:
     """Whether the request continues what was found, and no reply in it is unknown there."""
-    return found is not None and found.is_continued_by(request) and found.covered >= request.last_reply
+    return found is not None and found.covered >= last_reply and found.is_continued_by(request)

@@ -5,10 +5,10 @@ caller's agent may not be able to read them there. The API's own context managem
 changed request should not need a beta that its caller did not ask for.
 """
 
+import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import msgspec
 from everturn.adapters.tracking.caller_request import BreakpointOwner, CallerRequest
 from everturn.adapters.tracking.transcript_folder import OpenTranscripts
 from everturn.decide.events import Event
+from everturn.decide.micro.declarative import keeps_all_thinking
 from everturn.decide.options import Options
 from everturn.engine import ConversationSettings
 from everturn.measure.capabilities import ANTHROPIC, Capabilities
@@ -25,13 +26,13 @@ from everturn.measure.model_table import find_model
 from everturn.measure.outline import TokenCosts
 from everturn.measure.tokens import Estimator
 from everturn.session.config.load import ConfigChoice, resolve_options
-from everturn.session.estimated_costs import EstimatedCosts
+from everturn.session.config.sources import check_arguments
 from everturn.session.files import Roots, resolve_roots
 from everturn.session.hold_timers import THREADS, HoldTimer
 from everturn.session.hooks.load import load_hooks
 from everturn.session.hooks.run import Hooks, add_hooks
 from everturn.session.new_ids import new_uuid
-from everturn.session.opening import build_settings, resolve_model
+from everturn.session.opening import build_settings
 from everturn.session.store.factory import StoreFactory
 from everturn.session.store.places import default_folder
 
@@ -41,6 +42,8 @@ ADAPTER_CAPABILITIES: Final = msgspec.structs.replace(ANTHROPIC, diagnostics=Fal
 SURFACE_DEFAULTS: Final = {"micro.oversize.enabled": False, "micro.declarative.enabled": False}
 # Keywords of version 0.1 and the config keys that replaced them.
 RENAMED_ARGUMENTS: Final = {"ways": "compact.strategies", "most": "limits.conversations"}
+# What `make_parts` is given by an adapter and not by a program.
+_OF_ADAPTERS: Final = {"fixed", "overrides"}
 
 
 class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +82,7 @@ class SettingsSource:
         self._parts = parts
         self._observed = msgspec.structs.replace(parts.options, enabled=False)
         self._without_breakpoints = msgspec.structs.replace(parts.capabilities, max_breakpoints=0)
-        self._known: dict[tuple[str, bool, bool], tuple[Model | None, ConversationSettings]] = {}
+        self._known: dict[tuple[str, bool, bool, Hashable], tuple[Model | None, ConversationSettings]] = {}
 
     def settings_for(self, request: CallerRequest, transcript: str) -> ConversationSettings:
         """The settings for one request. `transcript` is the path of the conversation's transcript."""
@@ -92,7 +95,12 @@ class SettingsSource:
         )
 
     def _find(self, request: CallerRequest) -> ConversationSettings:
-        key = (request.model, request.is_observed, request.breakpoints == "caller")
+        key = (
+            request.model,
+            request.is_observed,
+            request.breakpoints == "caller",
+            self._thinking_key(request),
+        )
         # A program may add a row to the table at any time.
         row, known = find_model(request.model), self._known.get(key)
         if known is None or known[0] is not row:
@@ -101,15 +109,23 @@ class SettingsSource:
             known = self._known[key] = row, self._build(request)
         return known[1]
 
+    def _thinking_key(self, request: CallerRequest) -> Hashable:
+        """What decides how much thinking the model is shown: the caller's wish, or ours if we declare one."""
+        if keeps_all_thinking(request.fields.get("context_management")):
+            return True
+        parameters = request.parameters
+        return self._parts.options.declares and (str(parameters.thinking), parameters.betas)
+
     def _build(self, request: CallerRequest) -> ConversationSettings:
         parts = self._parts
         return build_settings(
             self._observed if request.is_observed else parts.options,
             capabilities=self._without_breakpoints if request.breakpoints == "caller" else parts.capabilities,
-            costs=parts.costs or _estimated_costs(resolve_model(request.model, parts.options)),
+            costs=parts.costs,
             model=request.model,
             parameters=request.parameters,
-            fields={},
+            # Not part of the key, but they may say how much thinking the model is shown.
+            fields=request.fields,
             decides="caller",
             estimator=parts.estimator,
         )
@@ -139,6 +155,10 @@ def make_parts(
     "" for the user's data folder, None to keep conversations in memory only. `readable` lists folders from
     which files may be read again after a compaction. `fixed` are values that the adapter requires: they
     override the configuration."""
+    # The frameworks place the breakpoints themselves.
+    unknown = _OF_ADAPTERS if fixed is None else {*_OF_ADAPTERS, "breakpoints"}
+    arguments = [name for name in inspect.signature(make_parts).parameters if name not in unknown]
+    check_arguments(overrides, arguments, RENAMED_ARGUMENTS)
     values = _to_config_values(overrides, summary_model, folder)
     if isinstance(options, str):
         options, values = None, {"policy": options, **values}
@@ -180,9 +200,3 @@ def _to_config_values(
     elif folder != "":
         values["store.folder"] = os.fspath(folder)
     return values
-
-
-@lru_cache(maxsize=64)
-def _estimated_costs(model: Model) -> EstimatedCosts:
-    """Cached per model, because it remembers the size of every message that it has measured."""
-    return EstimatedCosts(model)

@@ -11,20 +11,26 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 from everturn.adapters.tracking.caller_list import read_caller_list
 from everturn.adapters.tracking.caller_request import CallerRequest, KnownPrefix
 from everturn.adapters.tracking.chain import is_caller_message
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
 from everturn.adapters.tracking.conversation_factory import ConversationFactory, close_on_error
+from everturn.adapters.tracking.counting import ConversationBusy, KnownRecords
+from everturn.adapters.tracking.fair_lock import FairLock
+from everturn.adapters.tracking.fork_records import take_shared_records
 from everturn.adapters.tracking.fork_watch import ForkWatch, describe_difference
 from everturn.adapters.tracking.known_conversations import ConversationMatch
 from everturn.adapters.tracking.loaded_conversations import LoadedConversations
 from everturn.adapters.tracking.parts import TrackerParts
 from everturn.adapters.tracking.reporter import Reporter
+from everturn.adapters.tracking.rewriting import RewrittenRecords
 from everturn.adapters.tracking.scopes import is_in_scope
 from everturn.adapters.tracking.store_transcripts import StoreTranscripts
 from everturn.adapters.tracking.stored_conversations import StoredMatch, find_stored, find_stored_prefix
@@ -38,6 +44,8 @@ from everturn.session.store.places import open_configured
 log: Final = logging.getLogger("everturn")
 # So many conversations can begin at the same time. Our choice.
 _BEGIN_LOCKS: Final = 16
+# How often somebody who cannot wait for ever asks for a lock. Our choice.
+_LOCK_PAUSE: Final = 0.01
 
 
 class Recogniser:
@@ -125,8 +133,12 @@ class Recogniser:
     def _find_in_memory(self, request: CallerRequest) -> TrackedConversation | None:
         tracked = self._loaded.take(request)
         if tracked is not None:
-            self._forks.count_call(tracked.lineage)
+            self.count_call(tracked)
         return tracked
+
+    def count_call(self, tracked: TrackedConversation) -> None:
+        """A request continues a conversation in memory."""
+        self._forks.count_call(tracked.lineage)
 
     def _lock_for(self, request: CallerRequest) -> Lock:
         if request.last_reply:
@@ -134,7 +146,7 @@ class Recogniser:
         return self._begin_locks[request.chain[0][0] % _BEGIN_LOCKS]
 
     def _load_or_create(self, request: CallerRequest) -> TrackedConversation:
-        found = self._loaded.find(request)
+        found, rewritten = self._find_to_load(request)
         # A file is recognised by a reply in it, so a request without one needs none to be read.
         if request.last_reply and (found is None or found.covered < request.last_reply):
             covered, open_paths = found.covered if found else 0, self._loaded.list_unshared_paths()
@@ -145,7 +157,18 @@ class Recogniser:
             return self.factory.new(request)
         if found.is_continued_by(request):
             return found.tracked
-        return self._fork_at(request, found)
+        return self._fork_at(request, found, rewritten)
+
+    def _find_to_load(
+        self, request: CallerRequest
+    ) -> tuple[ConversationMatch | None, RewrittenRecords | None]:
+        """The conversation that has most of the request; if a message was written anew, with the records of
+        its fork."""
+        found = self._loaded.find(request)
+        if found is None or found.summarized is None or found.rewriting is None:
+            return found, None
+        rewritten = found.tracked.rewrite(request, found.rewriting, found.summarized.cut)
+        return (found, rewritten) if rewritten else (self._loaded.find(request, rewrites=False), None)
 
     def find_prefix(self, reply: str) -> KnownPrefix | None:
         """What is known of a conversation up to and including a reply: in memory, or in the store, where
@@ -153,28 +176,66 @@ class Recogniser:
         found = self._loaded.find_reply(reply)
         if found is None:
             return find_stored_prefix(self._transcripts, reply)
-        tracked = found.tracked
+        tracked, last = found.tracked, found.tracked.last_request
         return KnownPrefix(
-            tuple(tracked.known.chain[: found.links]), tracked.preamble, tracked.preamble_digest
+            tuple(tracked.known.chain[: found.links]),
+            tracked.preamble,
+            tracked.preamble_digest,
+            has_system_messages=last is None or last.has_system_messages,
+            has_message_config=last is None or last.has_message_config,
         )
+
+    def find_records(self, request: CallerRequest, ends: float | None = None) -> KnownRecords | None:
+        """What is known of this request, in memory or in a file; None if nothing is. Nothing is created or
+        loaded, and a conversation that somebody works on is waited for, until `ends`."""
+        found = self._loaded.find(request, rewrites=False)
+        if request.last_reply and (found is None or found.covered < request.last_reply):
+            with _held(self._load_lock, ends):
+                covered, open_paths = found.covered if found else 0, self._loaded.list_unshared_paths()
+                stored = find_stored(self._transcripts, request, open_paths, covered)
+                if stored is not None:
+                    try:
+                        records = take_shared_records(stored.transcript.records, stored.cut)
+                    finally:
+                        stored.transcript.close()
+                    return KnownRecords(records, len(stored.shared.chain))
+        if found is None:
+            return None
+        with _held(found.tracked.lock, ends):
+            return self._find_shared_records(request, found)
+
+    def _find_shared_records(self, request: CallerRequest, found: ConversationMatch) -> KnownRecords | None:
+        tracked, known = found.tracked, found.tracked.known
+        if found.is_continuation:
+            if not tracked.can_continue(request):
+                # Another request has continued it meanwhile.
+                return None
+            respelled = tracked.respelled_links(request)
+            return KnownRecords(tuple(tracked.records), len(known.chain) if respelled is None else respelled)
+        if found.summarized is not None:
+            return KnownRecords(take_shared_records(tracked.records, found.summarized.cut), found.covered)
+        links = known.fork_point(found.links)
+        return KnownRecords(take_shared_records(tracked.records, known.records_before(links)), links)
 
     # ── forks ────────────────────────────────────────────────────────────────────────────────────
 
-    def rewind(self, tracked: TrackedConversation, uuid: str) -> list[dict[str, Any]]:
-        """A fork before one of the caller's messages, by default the last one. Returns its messages."""
+    def rewind(self, tracked: TrackedConversation, uuid: str) -> TrackedConversation | None:
+        """A fork before one of the caller's messages, by default the last one; None if it was the first."""
         with tracked.lock.acquire(), self._load_lock:
             request, cut = tracked.last_request, tracked.find_message(uuid)
             if request is None:
                 raise UsageError(f"The conversation {tracked.id!r} has had no request here yet.")
             shared = read_caller_list(tracked.records[:cut])
             if not shared.chain:
-                return []
+                return None
             fork = self.factory.fork(request, tracked, shared, cut)
             fork.last_request = request
             self._loaded.remember(fork)
-            return fork.known.list_messages()
+            return fork
 
-    def _fork_at(self, request: CallerRequest, found: ConversationMatch) -> TrackedConversation:
+    def _fork_at(
+        self, request: CallerRequest, found: ConversationMatch, rewritten: RewrittenRecords | None
+    ) -> TrackedConversation:
         """A fork of a conversation in memory, where the request differs from it."""
         parent, known = found.tracked, found.tracked.known
         if found.summarized is not None:
@@ -182,7 +243,7 @@ class Recogniser:
         else:
             links = known.fork_point(found.links)
             shared, cut = known.first(links), known.records_before(links)
-        fork = self.factory.fork(request, parent, shared, cut)
+        fork = self.factory.fork(request, parent, shared, cut, rewritten=rewritten)
         self._watch_fork(request, found)
         return fork
 
@@ -191,7 +252,8 @@ class Recogniser:
         parent = found.tracked
         # What is left out of the list has no link in the request, but counts as known.
         known = len(parent.known.chain) + found.covered - found.links
-        difference = describe_difference(request, found.covered, known)
+        same = found.rewriting.first if found.rewriting else found.covered
+        difference = describe_difference(request, same, known)
         repeated = self._forks.count_fork(parent.lineage, difference)
         if repeated is None:
             return
@@ -311,3 +373,22 @@ class Recogniser:
                 path=path,
             )
         )
+
+
+@contextmanager
+def _held(lock: "Lock | FairLock", ends: float | None) -> Generator[None, None, None]:
+    """With this lock. If the wait has an end, the lock is asked for again and again instead: a place in its
+    queue cannot be left, and a thread would wait there as long as a summary is written."""
+    if ends is None:
+        with lock:
+            yield
+        return
+    take = lock.take_if_free if isinstance(lock, FairLock) else lambda: lock.acquire(blocking=False)
+    while not take():
+        if time.monotonic() >= ends:
+            raise ConversationBusy("Somebody works on the conversation. Count it again later.")
+        time.sleep(_LOCK_PAUSE)
+    try:
+        yield
+    finally:
+        lock.release()

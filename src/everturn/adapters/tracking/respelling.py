@@ -14,14 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from everturn.adapters.tracking.caller_request import CallerRequest
-from everturn.adapters.tracking.chain import SYSTEM_TEXT, digest, digest_block, role_of
-from everturn.history.blocks import THINKING, fields_of
+from everturn.adapters.tracking.chain import digest, digest_block, digest_end, role_of
+from everturn.history.blocks import SYSTEM_TEXT, THINKING, fields_of
 from everturn.history.records import Record
 from everturn.wire.json_values import is_object, is_sequence
 
 # Characters of replies (and of earlier messages) that identify a conversation. Shorter ones, "Done." or a
 # greeting, occur in many conversations. Our choice.
 MIN_EVIDENCE: Final = 120
+# The same where a message was written anew: the summary tells of one that the caller may never have sent.
+MIN_GIVEN: Final = 1_000
 # Characters that may stand for a result that was cleared, such as "[Old tool result content cleared]". Our
 # choice.
 MAX_PLACEHOLDER: Final = 200
@@ -47,10 +49,12 @@ class Segment(NamedTuple):
 
 class SpellingLimits(NamedTuple):
     """Where a list may lack a part of what was sent, as positions in the log: before `summarized`, which the
-    model does not see any more, and from `last_turn` on."""
+    model does not see any more, and from `last_turn` on. `rewrites`: one message that is summarized may have
+    been written anew."""
 
     summarized: int = 0
     last_turn: int = 0
+    rewrites: bool = False
 
     def allows(
         self, segment: Segment, sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]
@@ -60,11 +64,26 @@ class SpellingLimits(NamedTuple):
         if segment.records[0][0] < self.last_turn and not (is_summarized and now):
             return False
         if segment.is_reply:
-            return is_same_reply(sent, now)
+            # A list that ends before a reply asks for another one.
+            return bool(now) and is_same_reply(sent, now)
         return is_reduced(sent, now) or (is_summarized and is_pruned(sent, now))
+
+    def may_rewrite(self, segment: Segment) -> bool:
+        """Whether another message may stand in the place of what the caller said. Results belong to calls."""
+        is_summarized = segment.records[-1][0] < self.summarized
+        said = not segment.is_reply and not any(has_result(record) for _, record in segment.records)
+        return self.rewrites and is_summarized and said
 
 
 ANYWHERE: Final = SpellingLimits()
+
+
+class Rewriting(NamedTuple):
+    """What the caller said, and the links of the request that stand in its place."""
+
+    segment: Segment
+    first: int
+    stop: int
 
 
 class Alignment(NamedTuple):
@@ -76,6 +95,7 @@ class Alignment(NamedTuple):
     # How many of the records' segments were found in the list.
     segments: int
     is_respelled: bool
+    rewriting: Rewriting | None = None
 
 
 def split_segments(records: Iterable[tuple[int, Record]]) -> list[Segment]:
@@ -107,21 +127,25 @@ def align(
 ) -> Alignment:
     """Walk through the segments and the request from link `start` on, as far as they agree."""
     link, places, is_respelled = start, list[int](), False
+    rewriting: Rewriting | None = None
     for done, segment in enumerate(segments):
         stop = _run_end(request, link, is_reply=segment.is_reply)
-        now = [(request.role(at), request.block(at)) for at in range(link, stop)]
-        sent, digests = segment.blocks, _digests(segment.blocks)
-        if done + 1 == len(segments) and _digests(now[: len(digests)]) == digests:
+        now = [each for at in range(link, stop) for each in request.blocks(at)]
+        sent, digests, digests_now = segment.blocks, _digests(segment.blocks), _digests(now)
+        if done + 1 == len(segments) and digests_now[: len(digests)] == digests:
             # The end of what is known: the caller may go on in the same message.
             stop = link + len(digests)
-        elif _digests(now) != digests:
+        elif digests_now != digests:
             is_newest = done + 1 == len(segments) and not segment.is_reply
-            if is_newest or not limits.allows(segment, sent, now):
-                return Alignment(start, link, places, done, is_respelled)
-            is_respelled = True
+            if not is_newest and limits.allows(segment, sent, now):
+                is_respelled = True
+            elif not is_newest and now and rewriting is None and limits.may_rewrite(segment):
+                rewriting = Rewriting(segment, link, stop)
+            else:
+                return Alignment(start, link, places, done, is_respelled, rewriting)
         places += _places(segment, stop - link)
         link = stop
-    return Alignment(start, link, places, len(segments), is_respelled)
+    return Alignment(start, link, places, len(segments), is_respelled, rewriting)
 
 
 def is_reduced(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]) -> bool:
@@ -158,17 +182,24 @@ def is_same_reply(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]
     return _canonical_reply(sent) == _canonical_reply(now)
 
 
-def is_identifying(records: Iterable[Record]) -> bool:
-    """Whether these messages, recorded from the first reply on, belong to one conversation only."""
+def is_identifying(records: Iterable[Record], least: int = MIN_EVIDENCE) -> bool:
+    """Whether these messages, recorded from the first reply on, belong to one conversation only: they have
+    the id of a call that was made here, or at least so many characters."""
     characters = 0
     for record in records:
         for block in record.blocks:
             if block.is_call and block.call and record.message_id:
                 return True
             characters += len(block.raw) if block.kind == "text" else 0
-        if characters >= MIN_EVIDENCE:
+        if characters >= least:
             return True
     return False
+
+
+def are_given_here(replies: Iterable[Record]) -> bool:
+    """Whether these replies belong to one conversation only, whatever was said before them. Those that came
+    with a caller's list, such as examples, may be in many lists."""
+    return is_identifying((record for record in replies if record.message_id), MIN_GIVEN)
 
 
 def _places(segment: Segment, links: int) -> list[int]:
@@ -233,8 +264,12 @@ def _flatten(blocks: Iterable[tuple[str, Any]]) -> list[_Part]:
     return found
 
 
-def _digests(blocks: Iterable[tuple[str, Any]]) -> list[bytes]:
-    return [found for role, block in blocks if (found := digest_block(role, block)) is not None]
+def _digests(blocks: Sequence[tuple[str, Any]]) -> list[bytes]:
+    """What the links of these blocks are made of, one for each link."""
+    found = [each for role, block in blocks if (each := digest_block(role, block)) is not None]
+    is_reply = bool(blocks) and blocks[-1][0] == "assistant"
+    end = digest_end([block for _, block in blocks]) if is_reply else None
+    return found if end is None else [*found, end]
 
 
 class _Place(NamedTuple):

@@ -23,7 +23,7 @@ from everturn.adapters.tracking.loaded_conversations import ALWAYS_CHANGED, MAX_
 from everturn.adapters.tracking.parts import TrackerParts
 from everturn.adapters.tracking.recogniser import Recogniser
 from everturn.adapters.tracking.reporter import Reporter
-from everturn.decide.cache_breaks import DetectedBreak, NoBreak
+from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.economy.trust import HoldCheck
 from everturn.engine.wire import ParsedReply
 from everturn.errors import StoreError
@@ -94,6 +94,12 @@ class ResponseRecorder:
                 name = f"partial-{reply.message_id or self._parts.new_id()}.json"
                 tracked.transcript.store.write_blob(name, raw.body)
 
+    def pay_abandoned(self, call: PreparedCall, raw: RawResponse) -> None:
+        """Add what is known of an abandoned response to the bill. The lock is not needed, and not taken: an
+        event loop may be here while one of its tasks holds it."""
+        reply = call.tracked.wire.parse_reply(raw.body, request_id=raw.request_id).response.reply
+        self._bill.pay("conversation", reply.usage or Usage(), reply.model, call.tracked)
+
     def _record_in_store(self, call: PreparedCall, reply: PaidReply) -> bool:
         """For a conversation that was removed from memory, because of an error or because another replica has
         continued it: record the reply where the store has its request. False if a fork has to be made."""
@@ -117,8 +123,11 @@ class ResponseRecorder:
     def _record_in(self, tracked: TrackedConversation, call: PreparedCall, reply: PaidReply) -> None:
         with self._loaded.forget_on_error(tracked):
             recorded = tracked.record_response(call, reply.parsed)
-            self._report_break(tracked, recorded.verdict)
-            self._begin_holds(tracked, call, recorded.hold_check)
+            if isinstance(recorded.verdict, DetectedBreak):
+                self._report_break(tracked, recorded.verdict)
+            self._report_key_changes(tracked)
+            if self._holds.is_on:
+                self._begin_holds(tracked, call, recorded.hold_check)
             if call.request.is_in_thread:
                 tracked.keep_preamble()
             self._bill.charge_reply(reply.spent, tracked)
@@ -129,10 +138,8 @@ class ResponseRecorder:
             tracked.write_state()
         tracked.transcript.release()
 
-    def _report_break(self, tracked: TrackedConversation, verdict: DetectedBreak | NoBreak) -> None:
+    def _report_break(self, tracked: TrackedConversation, verdict: DetectedBreak) -> None:
         """Write the difference between the two prompts to a file, if there is a transcript (CB-4)."""
-        if not isinstance(verdict, DetectedBreak):
-            return
         conversation = tracked.runner.conversation
         preambles = conversation.detector.preambles(conversation.setting.source)
         if preambles is not None and tracked.transcript.store is not None:
@@ -140,6 +147,16 @@ class ResponseRecorder:
             written = write_cache_break_report(verdict, preambles, folder, at=self._parts.clock())
             if isinstance(written, ReportNotWritten):
                 self._reporter.report_problem("a cache break report could not be written", written.why)
+
+    def _report_key_changes(self, tracked: TrackedConversation) -> None:
+        """Tell beside the bill what a cache key that keeps changing costs, and once in the log (CB-3)."""
+        found = tracked.runner.repeated_changes
+        if found is None:
+            return
+        tracked.ledger.note(found.text, about="cache key")
+        self._bill.note(found.text, about=f"cache key {tracked.id}")
+        if found.is_new:
+            self._reporter.warn_once(f"cache key: {', '.join(found.parts)}", found.text)
 
     def _begin_holds(self, tracked: TrackedConversation, call: PreparedCall, check: HoldCheck | None) -> None:
         try:

@@ -45,7 +45,7 @@ class StoreTranscripts:
     def new(self, first: bytes, name: str, now: datetime) -> TranscriptFile:
         stores = self._stores()
         store = stores.open(self._tenant, full_name(first, name, now), family=first.hex())
-        return TranscriptFile(store, self._report_problem, is_indexed=True)
+        return TranscriptFile(store, self._report_problem)
 
     def candidates(self, request: CallerRequest, exclude: Collection[str]) -> Iterator[TranscriptFile]:
         """Conversations that may have the beginning of this request, newest first. The caller closes them."""
@@ -75,7 +75,7 @@ class StoreTranscripts:
                 raise
             # A file that another process writes: each has a copy of its own.
             return None
-        return TranscriptFile(store, self._report_problem, is_indexed=True)
+        return TranscriptFile(store, self._report_problem)
 
     def close(self) -> None:
         stores, self._opened = self._opened, None
@@ -86,7 +86,7 @@ class StoreTranscripts:
         known = {os.path.basename(path) for path in exclude}
         for name in names:
             if name + SUFFIX not in known:
-                yield TranscriptFile(self._open(name), self._report_problem, is_indexed=True)
+                yield TranscriptFile(self._open(name), self._report_problem)
 
     def _open(self, name: str) -> Store:
         stores = self._stores()

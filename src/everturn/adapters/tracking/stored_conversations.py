@@ -105,7 +105,7 @@ def _match_respelled(
     segments = split_segments(said)
     found = align(segments, request, 0)
     is_known = _has_settled(request, settled, found.links)
-    is_next = found.segments == len(segments) and found.links >= request.last_reply
+    is_next = found.segments == len(segments) and found.links >= request.last_answered_reply
     # Of a first turn, nothing can have come back yet.
     if not found.is_respelled or not (is_known or (is_next and count_turns(segments) <= 1)):
         return None

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from everturn.adapters.tracking.chain import SYSTEM_FIELDS, SYSTEM_TEXT
-from everturn.history.blocks import Block, block_from_json
+from everturn.adapters.tracking.chain import SYSTEM_FIELDS
+from everturn.history.blocks import SYSTEM_TEXT, Block, block_from_fields, block_from_json, fields_of
 from everturn.history.messages import Message
+from everturn.history.repair import server_calls_under_way
 from everturn.wire.anthropic import Request
 
 OUTPUT_CONFIG: Final = "output_config"
@@ -55,12 +56,38 @@ def encode_request(request: Request, *, native: bool, has_config: bool) -> bytes
     if all(block.kind != SYSTEM_TEXT for message in request.messages for block in message.blocks):
         return request.to_bytes()
     if not native:
-        return msgspec.structs.replace(
-            request, messages=tuple(map(_as_reminders, request.messages))
-        ).to_bytes()
+        return msgspec.structs.replace(request, messages=tuple(_with_reminders(request.messages))).to_bytes()
     parts = [part for message in request.messages for part in _split(message, has_config)]
     whole = msgspec.structs.replace(request, messages=()).to_bytes()
     return whole[: -len(b"]}")] + _encode(parts)[1:] + b"}"
+
+
+def _with_reminders(messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages with reminders for system text. While a tool of the provider's waits for results, a text
+    beside them would end it, and the API refuses that: there the reminder is a part of the last result."""
+    under_way: list[Block] = []
+    for message in messages:
+        told = message if message.role == "assistant" else _as_reminders(message)
+        if message.role == "assistant":
+            under_way = server_calls_under_way([*under_way, *message.blocks])
+        elif under_way and all(block.is_result or block.kind == SYSTEM_TEXT for block in message.blocks):
+            told = _as_parts_of_result(told)
+        else:
+            under_way = []
+        yield told
+
+
+def _as_parts_of_result(message: Message) -> Message:
+    """A message of results and texts with the texts at the end of the last result."""
+    results = [block for block in message.blocks if block.is_result]
+    texts = [fields_of(block) for block in message.blocks if not block.is_result]
+    if not (results and texts):
+        return message
+    fields = fields_of(results[-1])
+    content: Any = fields.get("content") or []
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    last = block_from_fields({**fields, "content": [*parts, *texts]})
+    return Message(message.role, (*results[:-1], last))
 
 
 def _split(message: Message, has_config: bool) -> Iterator[_WireMessage]:

@@ -6,10 +6,10 @@
     other = tracker.undo_after_refusal(call, message, send)  once, after another 400; None: the caller's own
     tracker.record_response(call, response)                  only if a response arrived
 
-Each method has an async variant. `send` is used for summary requests; the adapter sends the prepared request
-itself. A lock per conversation lets one caller work on it at a time. The lock is not held while a response is
-pending: a second request for the same conversation may arrive, and whichever response comes second is
-recorded in a fork.
+Most methods have an async variant. `send` is used for summary requests; the adapter sends the prepared
+request itself. A lock per conversation lets one caller work on it at a time. The lock is not held while a
+response is pending: a second request for the same conversation may arrive, and whichever response comes
+second is recorded in a fork.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ import msgspec
 from everturn.adapters.tracking.adapter_bill import AdapterBill
 from everturn.adapters.tracking.caller_request import CallerRequest, UnsupportedRequest, read_request
 from everturn.adapters.tracking.conversation import PreparedCall, TrackedConversation
+from everturn.adapters.tracking.counting import CountPlan
 from everturn.adapters.tracking.effect_handler import (
     AsyncSend,
     AsyncTrackingEffectHandler,
@@ -43,7 +44,7 @@ from everturn.decide.events import Event
 from everturn.engine import Flow
 from everturn.errors import EverturnError, SessionLocked, StoreError, UsageError
 from everturn.history.records import Usage
-from everturn.session.bill import Bill
+from everturn.session.bill import Bill, UsageTotals
 from everturn.session.cache_holder import HoldConnection
 from everturn.session.drivers import drive, drive_async
 from everturn.session.events.build import with_session
@@ -55,6 +56,11 @@ T = TypeVar("T")
 # are held for milliseconds; one under which a summary is written is not waited for. Our choice.
 LEASE_SECONDS: Final = 2.0
 LEASE_PAUSE: Final = 0.05
+# What became of a call when everturn failed.
+SENT_UNCHANGED: Final = "the caller's request was sent unchanged"
+REFUSAL_RETURNED: Final = "the API's refusal was returned"
+NOT_WRITTEN: Final = "the request was not written"
+NOT_RECORDED: Final = "the reply was not recorded"
 
 
 class _LeaseWaits:
@@ -110,6 +116,29 @@ class ConversationTracker:
                 self.unsupported[read.why] += 1
         return read
 
+    def plan_count(
+        self,
+        body: Mapping[str, Any],
+        betas: Sequence[str] = (),
+        *,
+        scope: str = "",
+        ends: float | None = None,
+    ) -> CountPlan | None:
+        """What to count for a caller's list, without changing anything; None for the list as it came. Files
+        may be read, and a conversation that somebody works on is waited for: until `ends`, by the monotonic
+        clock, if that is given; raises `ConversationBusy` then."""
+        read = read_request(
+            body,
+            betas=betas,
+            breakpoints=self.parts.breakpoints,
+            find_prefix=self._recogniser.find_prefix,
+            scope=scope,
+        )
+        if isinstance(read, UnsupportedRequest):
+            return None
+        factory = self._recogniser.factory
+        return CountPlan(read, self._recogniser.find_records(read, ends), factory.binds_thinking(read))
+
     def prepare(
         self,
         request: CallerRequest,
@@ -140,6 +169,28 @@ class ConversationTracker:
             except SessionLocked as locked:
                 time.sleep(waits.next_pause(locked))
         raise StoreError(ALWAYS_CHANGED)
+
+    def observe_at_once(self, request: CallerRequest) -> PreparedCall | None:
+        """`prepare` of an observed request for a caller that may not wait, such as an event loop: for nobody
+        who works on the conversation, and for no file. None if it cannot be done like that. The request is
+        written with its response, or by `keep_request`."""
+
+        def observe(tracked: TrackedConversation) -> PreparedCall | None:
+            if not tracked.can_observe(request):
+                return None
+            settings = self._recogniser.factory.settings(request, tracked.transcript)
+            return tracked.observe(request, settings)
+
+        call = None if self._holds.is_on else self._loaded.work_at_once(request, observe)
+        if call is not None:
+            self._recogniser.count_call(call.tracked)
+        return call
+
+    def keep_request(self, call: PreparedCall) -> None:
+        """Write a request that waits for its response."""
+        with call.tracked.lock.acquire(), self._loaded.forget_on_error(call.tracked):
+            if not call.tracked.is_evicted:
+                call.tracked.runner.keep_appended()
 
     async def prepare_async(
         self, request: CallerRequest, send: AsyncSend, hold: AsyncSend | None = None
@@ -196,7 +247,8 @@ class ConversationTracker:
                 return None
             return await self._run_flow_async(call.tracked, flow, send)
 
-    def record_response(self, call: PreparedCall, raw: RawResponse) -> None:
+    def record_response(self, call: PreparedCall, raw: RawResponse) -> UsageTotals | None:
+        """Returns what it has cost; None if it could not be read, or has nothing in it."""
         waits = _LeaseWaits()
         with call.tracked.lock.acquire():
             reply = self._recorder.read(call, raw)
@@ -208,6 +260,7 @@ class ConversationTracker:
                 except SessionLocked as locked:
                     time.sleep(waits.next_pause(locked))
             call.tracked.transcript.release()
+        return reply.spent if reply is not None else None
 
     async def record_response_async(self, call: PreparedCall, raw: RawResponse) -> None:
         waits = _LeaseWaits()
@@ -226,12 +279,22 @@ class ConversationTracker:
         """Keep what arrived of a response that was cut off. It is paid, and not part of the conversation."""
         self._recorder.record_partial(call, raw)
 
+    def pay_abandoned(self, call: PreparedCall, raw: RawResponse) -> None:
+        """The caller has stopped reading a response: what is known of its usage is paid, and nothing of it is
+        kept. Does not wait for the conversation."""
+        self._recorder.pay_abandoned(call, raw)
+
     def report_failure(
-        self, problem: Exception, call: PreparedCall | None = None, *, why: str = "everturn failed"
+        self,
+        problem: Exception,
+        call: PreparedCall | None = None,
+        *,
+        why: str = "everturn failed",
+        outcome: str = SENT_UNCHANGED,
     ) -> None:
-        """Report that everturn failed and the caller's own request is sent instead. The conversation in
-        memory may be incomplete, so it is removed and read from its file when it is needed again."""
-        self._reporter.report_problem(f"{why}; the caller's request was sent unchanged", repr(problem))
+        """Report that everturn failed, and what became of the call. The conversation in memory may be
+        incomplete, so it is removed and read from its file when it is needed again."""
+        self._reporter.report_problem(f"{why}; {outcome}", repr(problem))
         if call is not None:
             self._loaded.forget(call.tracked)
 
@@ -257,8 +320,8 @@ class ConversationTracker:
         found = [each for each in self if each.has_open_recall(given, call)]
         return found[-1] if len(found) == 1 or (found and call) else None
 
-    def rewind(self, tracked: TrackedConversation, uuid: str = "") -> list[dict[str, Any]]:
-        """A fork before one of the caller's messages, by default the last one. Returns its messages."""
+    def rewind(self, tracked: TrackedConversation, uuid: str = "") -> TrackedConversation | None:
+        """A fork before one of the caller's messages, by default the last one; None if it was the first."""
         return self._recogniser.rewind(tracked, uuid)
 
     def evict(self, tracked: TrackedConversation, *, even_awaiting: bool = False) -> bool:

@@ -5,7 +5,8 @@
 The file name contains the first link, so after a restart a conversation is found without an index: few files
 have the same first link, and the chain (`chain.py`) is computed from each of them. If a caller has left out a
 part of its first message, the link differs; then the first lines of the newest files are compared. If the
-disk fails, the transcript ends. The conversation continues in memory and the problem is reported.
+disk fails, the conversation continues in memory and the problem is reported. The transcript is opened again
+from time to time, and gets what it lacks when there is room.
 
 One process writes a transcript at a time. A transcript that another process is writing is opened for reading.
 """
@@ -13,6 +14,7 @@ One process writes a transcript at a time. A transcript that another process is 
 import heapq
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain
@@ -39,6 +41,8 @@ ReportProblem = Callable[[str, str], None]
 # Takes the path, and what is wrong with the file, line by line.
 ReportDamage = Callable[[str, Sequence[str]], None]
 
+# How long nothing is tried after a file could not be written: it has to be read again. Our choice.
+RETRY_SECONDS: Final = 5.0
 # A folder belongs to one tenant.
 _EVERYBODY: Final = "everybody"
 # Files with the same first message that are opened, newest first: each one has to be read. Our choice.
@@ -48,6 +52,8 @@ MAX_CANDIDATES: Final = 16
 MAX_PEEKED: Final = 64
 MAX_FIRST_LINES: Final = 4
 MAX_FIRST_LINE: Final = 1_000_000
+# The end of a file in which a reply is looked for. Our choice.
+MAX_LAST_BYTES: Final = 250_000
 _NAME: Final = re.compile(r"^\d{4}-\d\d-\d\d-\d{6}-([0-9a-f]{32})-([\w-]+)\.jsonl$")
 
 
@@ -89,12 +95,8 @@ OpenTranscripts = Callable[[ReportProblem, ReportDamage], Transcripts]
 class TranscriptFile:
     """The transcript of one conversation. Without a store, nothing is written and the path is empty."""
 
-    def __init__(
-        self, store: Store | None, report_problem: ReportProblem, *, is_indexed: bool = False
-    ) -> None:
-        """`is_indexed`: it can be found by the id of a reply."""
+    def __init__(self, store: Store | None, report_problem: ReportProblem) -> None:
         self.store = store
-        self.is_indexed = is_indexed
         # The blob with the system prompt and tools of a thread.
         self.preamble = ""
         self.path = store.path if store else ""
@@ -103,6 +105,9 @@ class TranscriptFile:
         self._shared = store if isinstance(store, SharedStore) else None
         # Whether other replicas may continue the conversation between two requests.
         self.is_shared = self._shared is not None
+        # What could not be written, and what was not tried since.
+        self._unwritten: _Unwritten | None = None
+        self._last = _find_last(store) if store else ""
 
     @property
     def name(self) -> str:
@@ -135,6 +140,16 @@ class TranscriptFile:
         return self.store is not None and not self.store.read_only_reason
 
     @property
+    def is_failing(self) -> bool:
+        """Whether the conversation is in memory only, because its file cannot be written."""
+        return self._unwritten is not None
+
+    def fail(self, open_again: Callable[[], Store], path: str) -> None:
+        """The file cannot be opened now, or cannot be written."""
+        self._unwritten = _Unwritten(open_again, path, self._last)
+        self.close()
+
+    @property
     def records(self) -> list[Record]:
         """The records that the file contained when it was opened."""
         return list(split_threads(self.store.records).main.records) if self.store else []
@@ -146,9 +161,11 @@ class TranscriptFile:
             if self.is_shared:
                 # Whoever works on it has to look it up again: the store must not miss what was answered.
                 raise StoreError(f"The conversation {self.name} was removed from memory meanwhile.")
+            self._keep_unwritten(records)
             return
         try:
             self.store.append(records)
+            self._last = records[-1].uuid
         except EverturnError as problem:
             if self.is_shared:
                 # Another replica continues what the store holds; a copy in memory would differ from it.
@@ -156,7 +173,26 @@ class TranscriptFile:
             self._report_problem(
                 "a transcript could not be written; its conversation continues in memory", str(problem)
             )
-            self.close()
+            self.fail(self.store.reopen, self.path)
+            self._keep_unwritten(records)
+
+    def _keep_unwritten(self, records: Sequence[Record]) -> None:
+        """Write them with what was not written before, if that is possible again."""
+        unwritten = self._unwritten
+        if unwritten is None:
+            return
+        unwritten.records += records
+        if (store := unwritten.open_in_time()) is None:
+            return
+        try:
+            # Those that are in the file already are not written again.
+            store.append(unwritten.records)
+        except EverturnError:
+            unwritten.open_again = store.reopen
+            store.close()
+            return
+        self.store, self.path, self._last = store, store.path, records[-1].uuid
+        self._unwritten = None
 
     def resume(self) -> bool:
         """Before something is recorded: False if another replica has continued the conversation since, or if
@@ -172,6 +208,38 @@ class TranscriptFile:
         store, self.store, self._shared = self.store, None, None
         if store is not None:
             store.close()
+
+
+class _Unwritten:
+    """What a file lacks that could not be written, and when that is tried again."""
+
+    def __init__(self, open_again: Callable[[], Store], path: str, last: str) -> None:
+        """`last` is the last record that the file has; "" if it has none."""
+        self.open_again = open_again
+        self.records: list[Record] = []
+        self._path, self._last = path, last
+        self._next_try = time.monotonic() + RETRY_SECONDS
+
+    def open_in_time(self) -> Store | None:
+        """The store, if it is time to try, and if it ends where this process has left it. A file that was
+        removed is not made again: somebody may have wanted that."""
+        if time.monotonic() < self._next_try or (self._last and not os.path.exists(self._path)):
+            return None
+        self._next_try = time.monotonic() + RETRY_SECONDS
+        try:
+            store = self.open_again()
+        except (EverturnError, OSError):
+            return None
+        # An attempt may have written the first of several records.
+        ours = {self._last, *(each.uuid for each in self.records)}
+        if store.read_only_reason or _find_last(store) not in ours:
+            store.close()
+            return None
+        return store
+
+
+def _find_last(store: Store) -> str:
+    return store.records[-1].uuid if store.records else ""
 
 
 class TranscriptFolder:
@@ -199,8 +267,31 @@ class TranscriptFolder:
                 yield transcript
 
     def find_reply(self, message_id: str) -> TranscriptFile | None:
-        """None: a folder has no index, and reading all of it for any id that a caller names takes long."""
+        """A folder has no index. Whoever continues a thread names its last reply, so it is looked for at the
+        ends of the files that were written last."""
+        wanted = msgspec.json.encode(message_id)
+        for path in self._list_newest():
+            if wanted in _read_end(path):
+                transcript = self._open_to_read(path)
+                if transcript is not None:
+                    return transcript
         return None
+
+    def _list_newest(self) -> list[Path]:
+        if self.folder is None:
+            return []
+        try:
+            with os.scandir(self.folder) as entries:
+                listed = [(each.stat().st_mtime, each.path) for each in entries if _NAME.match(each.name)]
+        except OSError:
+            return []
+        return _newest(listed, MAX_PEEKED)
+
+    def _open_to_read(self, path: Path) -> TranscriptFile | None:
+        try:
+            return TranscriptFile(JsonlStore.open(path, access="read"), self._report_problem)
+        except (EverturnError, OSError):
+            return None
 
     def open_again(self, transcript: TranscriptFile) -> TranscriptFile | None:
         return None
@@ -257,7 +348,10 @@ class TranscriptFolder:
                 self._report_problem(
                     "a transcript could not be opened; its conversation is in memory only", str(problem)
                 )
-            return TranscriptFile(None, self._report_problem)
+            failed = TranscriptFile(None, self._report_problem)
+            if not quietly:
+                failed.fail(lambda: self._open_store(path, may_read=False), os.fspath(path))
+            return failed
         if store.notes:
             self._report_damage(store.path, store.notes)
         return TranscriptFile(store, self._report_problem)
@@ -270,6 +364,15 @@ class TranscriptFolder:
             if not may_read:
                 raise
             return JsonlStore.open(path, access="read", place=place)
+
+
+def _read_end(path: Path) -> bytes:
+    try:
+        with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_LAST_BYTES))
+            return file.read(MAX_LAST_BYTES)
+    except OSError:
+        return b""
 
 
 def _newest(listed: Iterable[tuple[float, str]], count: int) -> list[Path]:

@@ -21,6 +21,7 @@ from everturn.decide.events import (
     Event,
     HoldChecked,
     HookTrouble,
+    KeyChangesRepeated,
     MicroCompacted,
     NotesRejected,
     PriceUnknown,
@@ -54,6 +55,9 @@ def _words(event: Event) -> Iterator[str]:
             yield f"Not compacted: {detail or reason.replace('_', ' ')}."
         case CacheBroken(why=why, tokens_lost=lost):
             yield f"Cache miss: {why}. {tokens(lost)} tokens are billed again."
+        case KeyChangesRepeated(what=what, changed=changed, tokens_lost=lost):
+            again = f"{counted(changed, 'call')} had to write {tokens(lost)} tokens again"
+            yield f"The cache key keeps changing ({what}): {again}."
         case CacheHeld(why=why):
             yield f"Cache {why}." if why.startswith("held") else f"Cache not held: {why}."
         case HoldChecked(kept=False, why=why):

@@ -15,9 +15,8 @@ import msgspec
 
 from everturn.history.records import Record, Usage, fuller_usage, name_responses, record_time, reported_usage
 from everturn.measure.model import Model
-from everturn.measure.model_table import find_model
 from everturn.measure.pricing import ChargeKind, PriceLine, compute_priced_usage, price_reads
-from everturn.session.recorded import LONG_SUFFIX
+from everturn.session.recorded import find_recorded_model
 
 
 class ReportedCall(msgspec.Struct, frozen=True):
@@ -112,7 +111,7 @@ def cost_of(calls: Iterable[ReportedCall]) -> Cost:
     lines: list[PriceLine] = []
     unpriced: dict[str, int] = {}
     for call in calls:
-        model = find_model(call.model.replace(LONG_SUFFIX, ""))
+        model = find_recorded_model(call.model)
         if model is None:
             unpriced[call.model] = unpriced.get(call.model, 0) + 1
             continue
@@ -124,7 +123,7 @@ def cost_of(calls: Iterable[ReportedCall]) -> Cost:
 
 def price_definitions(tokens: int, calls: Iterable[ReportedCall]) -> Decimal | None:
     """What it has cost at least to read so many tokens with each of these calls; None without a price."""
-    found = ((find_model(call.model.replace(LONG_SUFFIX, "")), call) for call in calls)
+    found = ((find_recorded_model(call.model), call) for call in calls)
     return price_reads(tokens, ((model, _priced_on(call, model)) for model, call in found if model))
 
 

@@ -116,7 +116,8 @@ class CompactionBreaker(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _failures(self) -> str:
-        state = f"{self.failures} compactions in a row have failed, the last one because: {self.last}."
+        what = f"{self.failures} compactions in a row have failed, the last one"
+        state = f"{what if self.failures > 1 else 'The last compaction failed'} because: {self.last}."
         return f"{state} Automatic compaction is off." if self.is_open else state
 
     @property

@@ -66,7 +66,7 @@ def build_compaction(
     kept = _segment(plan, since, boundary_id, summary_id)
     last = (*_in_order(plan), *since)[-1]
     made = _Maker(last, now, new_id)
-    boundary = made.boundary(_edit(plan, last, kept), boundary_id)
+    boundary = made.boundary(_edit(plan, last, kept, since), boundary_id)
     resuming = _resuming(plan, autonomous=autonomous)
     told = summary_message(text, form=_shown_as(plan, since), transcript=transcript, resuming=resuming)
     summary = made.summary(text_block(told), summary_id, after=boundary)
@@ -155,7 +155,7 @@ def _segment(
     return KeptSegment(kept[0].uuid, anchor, kept[-1].uuid)
 
 
-def _edit(plan: CompactionPlan, last: Record, kept: KeptSegment | None) -> Compacted:
+def _edit(plan: CompactionPlan, last: Record, kept: KeptSegment | None, since: Sequence[Record]) -> Compacted:
     return Compacted(
         trigger=plan.asked.trigger,
         tokens_before=plan.tokens_before,
@@ -164,6 +164,7 @@ def _edit(plan: CompactionPlan, last: Record, kept: KeptSegment | None) -> Compa
         logical_parent=last.uuid,
         discovered_tools=plan.restoration.discovered,
         kept=kept,
+        tokens_kept=0 if since else plan.counted_kept,
     )
 
 

@@ -36,6 +36,10 @@ class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
 
     view: View
     size: int
+    # The size that every surface shows: it has what was hidden since the last usage; None if it is `size`.
+    shown_size: int | None = None
+    # System prompt and tools, as the size of the next view counts them; None if no usage has told.
+    overhead: int | None = None
     # A request that has more tokens than the window even by this count is not worth sending.
     least: LeastTokens = LeastTokens()
     # The view as it was tracked; None where it was not.

@@ -7,18 +7,12 @@ sees, or that are not text.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from everturn.decide.compact.call_index import (
-    Called,
-    CallIndex,
-    attached,
-    index_calls,
-    parts_inside,
-    text,
-)
+from everturn.decide.compact.call_index import Attached, Called, CallIndex, parts_inside, text
 from everturn.decide.compact.values import RestoredExchange
 from everturn.decide.economy.keeping import KeepRule
 from everturn.decide.economy.reuse import ToolExchange, exchange_kind
@@ -33,27 +27,35 @@ _NUMBERED: Final = re.compile(r"[ ]{0,12}\d{1,9}[→\t](.*)")
 _NOT_TEXT: Final = ("image", "document", "tool_reference")
 
 
-class _Candidate(msgspec.Struct, frozen=True):
-    """`at` orders them; those that an earlier compaction kept come first."""
+class _Found(msgspec.Struct, frozen=True):
+    """`at` orders them; those that an earlier compaction kept come first. `words` gives the whole text, which
+    is not made of what is replaced anyway."""
 
+    at: int
+    tool: str
+    path: str
+    age: int
+    words: Callable[[], str]
+
+
+class _Candidate(msgspec.Struct, frozen=True):
     at: int
     shown: RestoredExchange
     tokens: int
 
 
 def choose_exchanges(
-    summarized: Sequence[Record],
+    index: CallIndex,
     rule: KeepRule,
     estimate: Callable[[str], int],
-    tools: ToolTable,
     hidden: Mapping[str, object],
 ) -> tuple[RestoredExchange, ...]:
     """Those with the highest expected use per token, as long as they are worth it, oldest first."""
-    ages = _calls_after(summarized)
-    index = index_calls(summarized, tools)
-    found = [*_kept_before(summarized, ages, estimate), *_made(index, ages, estimate, hidden)]
-    newest = {each.shown.path: each.at for each in found}
-    current = [each for each in found if not _is_replaced(each, newest, tools)]
+    tools = index.tools
+    ages = _calls_after(index.records)
+    found = [*_kept_before(index, ages), *_made(index, ages, hidden)]
+    newest = {each.path: each.at for each in found}
+    current = [_candidate(each, estimate) for each in found if not _is_replaced(each, newest, tools)]
     gains = {each.at: rule.gain(_exchange(each, tools)) for each in current}
     left = rule.max_tokens
     chosen: list[_Candidate] = []
@@ -101,10 +103,14 @@ def _exchange(each: _Candidate, tools: ToolTable) -> ToolExchange:
     )
 
 
-def _is_replaced(each: _Candidate, newest: Mapping[str, int], tools: ToolTable) -> bool:
+def _is_replaced(each: _Found, newest: Mapping[str, int], tools: ToolTable) -> bool:
     """Whether it read a file that was read or changed later."""
-    path = each.shown.path
-    return _reads(each.shown.tool, tools) and bool(path) and newest[path] > each.at
+    return bool(each.path) and newest[each.path] > each.at and _reads(each.tool, tools)
+
+
+def _candidate(each: _Found, estimate: Callable[[str], int]) -> _Candidate:
+    words = each.words()
+    return _Candidate(each.at, RestoredExchange(each.tool, each.path, each.age, words), estimate(words))
 
 
 def _calls_after(records: Sequence[Record]) -> list[int]:
@@ -118,30 +124,27 @@ def _calls_after(records: Sequence[Record]) -> list[int]:
     return found[::-1]
 
 
-def _kept_before(
-    records: Sequence[Record], ages: Sequence[int], estimate: Callable[[str], int]
-) -> list[_Candidate]:
-    found = attached(records, EXCHANGE)
+def _kept_before(index: CallIndex, ages: Sequence[int]) -> list[_Found]:
+    found = index.attached(EXCHANGE)
     return [
-        _Candidate(
+        _Found(
             number - len(found),
-            RestoredExchange(
-                text(each.payload.get("tool")),
-                text(each.payload.get("path")),
-                _number(each.payload.get("age")) + ages[each.at],
-                each.parts[-1],
-            ),
-            estimate(each.parts[-1]),
+            text(each.payload.get("tool")),
+            text(each.payload.get("path")),
+            _number(each.payload.get("age")) + ages[each.at],
+            partial(_last_part, each),
         )
         for number, each in enumerate(found)
         if each.parts
     ]
 
 
-def _made(
-    index: CallIndex, ages: Sequence[int], estimate: Callable[[str], int], hidden: Mapping[str, object]
-) -> list[_Candidate]:
-    found: list[_Candidate] = []
+def _last_part(each: Attached) -> str:
+    return each.parts[-1]
+
+
+def _made(index: CallIndex, ages: Sequence[int], hidden: Mapping[str, object]) -> list[_Found]:
+    found: list[_Found] = []
     for each in index.every():
         row = index.tools.find(each.tool)
         result = each.result
@@ -149,10 +152,13 @@ def _made(
             continue
         if each.failed or parts_inside(result, *_NOT_TEXT):
             continue
-        words = exchange_text(each.tool, each.given, each.answer)
-        shown = RestoredExchange(each.tool, _path(each, row.path), ages[each.at], words)
-        found.append(_Candidate(len(found), shown, estimate(words)))
+        path = _path(each, row.path)
+        found.append(_Found(len(found), each.tool, path, ages[each.at], partial(_spell, each)))
     return found
+
+
+def _spell(each: Called) -> str:
+    return exchange_text(each.tool, each.given, each.answer)
 
 
 def _path(call: Called, names: Sequence[str]) -> str:

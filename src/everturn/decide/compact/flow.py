@@ -27,13 +27,17 @@ from everturn.decide.compact.provider import with_block
 from everturn.decide.compact.strategies import (
     STRATEGIES,
     is_refused_text,
-    learn_from_overflow,
     runnable_strategies,
-    summary_model,
     with_own_model,
 )
 from everturn.decide.compact.summary_calls import CallObserver, SummaryCalls
-from everturn.decide.compact.unanswered import has_unanswered, start_of_last_round, start_of_unanswered
+from everturn.decide.compact.summary_fitting import learn_from_overflow, summary_model
+from everturn.decide.compact.unanswered import (
+    has_unanswered,
+    start_of_last_round,
+    start_of_paused_turn,
+    start_of_unanswered,
+)
 from everturn.decide.compact.unsent import first_unsent
 from everturn.decide.compact.values import (
     Attempt,
@@ -46,7 +50,9 @@ from everturn.decide.compact.values import (
     describe_attempts,
 )
 from everturn.decide.effects import FileRead, Flow, ReadFiles, RunHooks, read_files, run_hooks
+from everturn.history.rounds import find_cut_points
 from everturn.measure.tokens import TokenCount, pad_estimate
+from everturn.view.tool_loop import demands_thinking
 
 
 class _Surroundings(msgspec.Struct, frozen=True):
@@ -75,6 +81,7 @@ def run_compaction(
         return plan
     most, calls = _max_tokens_after(plan, context), SummaryCalls(context, observer)
     attempts: list[Attempt] = []
+    smallest: Compaction | None = None
     surroundings: _Surroundings | None = None
     for strategy in context.strategies:
         own_plan = _plan_for(strategy, plan, context, now, most)
@@ -101,14 +108,25 @@ def run_compaction(
             made = _finished(own_plan, attempt, surroundings, context, (*attempts, attempt), now, new_id)
         if made.tokens_after < most:
             return made
+        if smallest is None or made.tokens_after < smallest.tokens_after:
+            smallest = made
         limit = "the threshold of" if plan.asked.trigger == "auto" else "what is there now:"
         over = f"the result has {made.tokens_after:,} tokens, at or over {limit} {most:,}"
         attempts.append(msgspec.structs.replace(attempt, problem=over, grows_by=made.tokens_after - most))
+    if asked.is_reactive and smallest is not None and _has_room(smallest, plan, context):
+        return smallest
     if asked.trigger == "manual" and not asked.is_reactive and attempts:
         grown = [each.grows_by for each in attempts if each.grows_by is not None]
         if len(grown) == len(attempts):
             return _no_smaller(attempts, before=most, after=most + min(grown))
     return CompactionFailed(attempts=tuple(attempts), why=_explain(attempts), plan=plan)
+
+
+def _has_room(made: Compaction, plan: CompactionPlan, context: CompactionContext) -> bool:
+    """Whether a request that did not fit does now, though the threshold of a small window is lower still: a
+    conversation that compacts again soon is better than one that has ended."""
+    room = context.room_for_newest * 3 // 4
+    return made.tokens_after < min(room, max(context.size, plan.tokens_before))
 
 
 def preview_compaction(
@@ -152,6 +170,12 @@ def _preview(
 ) -> CompactionPlan | CompactionSkipped:
     """What nobody has answered yet is not summarized but kept, wherever it fits into the window (CP-37); and
     where prices decide, the whole last round, if less than now remains with it (EC-6)."""
+    if asked.form == "from" and has_unanswered(context.view.records):
+        # What is kept stands before such a summary, and what has to be answered must stand behind it.
+        return CompactionSkipped(
+            "A compaction from a message on would summarize the newest message, which has no answer yet. "
+            "Send it first, or compact everything, or up to a message: both keep it."
+        )
     if asked.form != "full" or asked.keeps_nothing:
         return _planned(asked, context, now)
     if last := _start_of_kept_round(context):
@@ -162,7 +186,7 @@ def _preview(
             and _fits(kept, context)
         ):
             return _with_newest(kept, context)
-    start = start_of_unanswered(context.view.records)
+    start = _start_of_newest(context)
     if not start:
         if has_unanswered(context.view.records) and _fits_as_it_is(asked, context):
             return CompactionSkipped(
@@ -180,7 +204,33 @@ def _preview(
             f"A compaction would enlarge the context, from {context.size:,} to about {least:,} tokens: "
             "nearly all of it is the newest message, which is kept."
         )
-    return _with_newest(kept, context) if _fits(kept, context) else _planned(asked, context, now)
+    if _fits(kept, context):
+        return _with_newest(kept, context)
+    return _keep_last_messages(asked, start, context, now) or _planned(asked, context, now)
+
+
+def _start_of_newest(context: CompactionContext) -> int:
+    """Where what has no answer yet begins. The API takes a paused reply back only in a turn that begins with
+    thinking, where it demands thinking at all: then that turn is kept from its question on."""
+    records = context.view.records
+    thinking = (context.captured.parameters.thinking or {}).get("type", "")
+    turn = start_of_paused_turn(records) if demands_thinking(thinking) else 0
+    return turn or start_of_unanswered(records)
+
+
+def _keep_last_messages(
+    asked: CompactionRequest, start: int, context: CompactionContext, now: datetime
+) -> CompactionPlan | None:
+    """As many of the last messages as fit, where not all do that have no answer yet. Those before them come
+    along as text, as far as there is room."""
+    records = context.view.records
+    for cut in find_cut_points(records):
+        if start < cut < len(records) and has_unanswered(records[cut:]):
+            later = msgspec.structs.replace(_up_to(asked, records[cut].uuid), carries_rest=True)
+            kept = _planned(later, context, now)
+            if isinstance(kept, CompactionPlan) and _fits(kept, context):
+                return _with_newest(kept, context)
+    return None
 
 
 def _with_newest(kept: CompactionPlan, context: CompactionContext) -> CompactionPlan:
@@ -265,8 +315,11 @@ def _plan_for(
 def _divided(
     plan: CompactionPlan, at: str, context: CompactionContext, now: datetime
 ) -> CompactionPlan | None:
+    """None if that is not possible, or if something would be summarized that has no answer yet."""
     found = _planned(_up_to(plan.asked, at), context, now) if at else None
-    return None if isinstance(found, CompactionSkipped) else found
+    if found is None or isinstance(found, CompactionSkipped):
+        return None
+    return None if plan.keeps_newest and len(found.kept) < len(plan.kept) else found
 
 
 def _is_too_much(plan: CompactionPlan, context: CompactionContext, most: int) -> bool:
@@ -281,7 +334,7 @@ def _max_tokens_after(plan: CompactionPlan, context: CompactionContext) -> int:
     """A result must be under the threshold, or it would trigger again at once; by hand, it must be smaller
     than what was there. What did not fit must become smaller even where it was under the threshold; and where
     the usage that was reported is far too low, as behind some gateways, smaller than it is by estimate."""
-    before = max(plan.tokens_before, plan.fixed + plan.tokens_summarized + plan.tokens_kept)
+    before = max(context.size, plan.fixed + plan.tokens_summarized + plan.tokens_kept)
     if plan.asked.is_reactive:
         return min(context.limits.auto, before)
     if plan.asked.trigger == "manual":

@@ -7,7 +7,8 @@ hundredth of its file. Paths that only a search has shown have a line too. The n
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -24,13 +25,14 @@ _MAX_SEARCHED: Final = 100_000
 _SHOW_FILES: Final[tuple[ToolPurpose, ...]] = ("reads", "edits", "writes")
 _SHOW_PATHS: Final[tuple[ToolPurpose, ...]] = ("searches", "lists", "runs", "runs_agent", "collects_agent")
 
-# A line that defines something, in the words of most languages, behind a line number or not.
+# A line that defines something, in the words of most languages, behind a line number or not. It begins with
+# the end of the line before: a literal at the start is found several times faster than `^`.
 _DEFINITION: Final = re.compile(
-    r"^(?:[ \t]{0,8}\d{1,6}(?:→|\t|: ?))?[ \t]{0,8}"
+    r"\n(?:[ \t]{0,8}\d{1,6}(?:→|\t|: ?))?[ \t]{0,8}"
     r"(?:(?:export|default|public|private|protected|internal|abstract|static|async|pub)[ \t]{1,4}){0,3}"
     r"(?:func|def|class|type|fn|function|interface|struct|enum|trait|const|var)[ \t]{1,4}"
     r"(?:\([^()\n]{0,60}\)[ \t]{0,4})?(\w{3,60})",
-    re.MULTILINE | re.ASCII,
+    re.ASCII,
 )
 _PATH: Final = re.compile(
     r"(?<![\w./@-])(/?(?:[\w.@-]{1,60}/){1,15}[\w.@-]{1,60}\.\w{1,8})(?![\w/])", re.ASCII
@@ -45,44 +47,51 @@ class FileOutline(msgspec.Struct, frozen=True):
 
 
 def outline_files(index: CallIndex, estimate: Callable[[str], int], max_tokens: int) -> FileOutline:
-    known: dict[str, dict[str, None]] = {}
+    shown: dict[str, list[Called]] = {}
     mentioned: dict[str, None] = {}
     for each in reversed(index.every()):
         does = index.tools.find(each.tool).does
         if does in _SHOW_FILES and not each.failed and (path := _path(each, index)):
-            known.setdefault(path, {}).update(dict.fromkeys(_names(each)))
+            shown.setdefault(path, []).append(each)
         elif does in _SHOW_PATHS and len(mentioned) < _MAX_PATHS:
             mentioned |= dict.fromkeys(_PATH.findall(each.answer[:_MAX_SEARCHED])[:_MAX_PATHS])
-    for path, names in _carried(index):
-        known.setdefault(path, {}).update(names)
+    carried = _carried(index)
+    known = shown | carried
     own = tuple(known)
     # Searches show paths below some folder; the same file is not named twice.
     new = (path for path in mentioned if path not in known and not _is_end_of(path, own))
-    for path in tuple(new):
-        known[path] = {}
-    root = _root(tuple(known))
-    return FileOutline(root, _fitting(known, root, estimate, max_tokens))
-
-
-def _fitting(
-    known: dict[str, dict[str, None]], root: str, estimate: Callable[[str], int], max_tokens: int
-) -> tuple[str, ...]:
-    lines: list[str] = []
+    paths = (*own, *new)
+    root = _root(paths)
     left = max_tokens
-    for path, names in known.items():
-        shown = ", ".join(tuple(names)[:_MAX_NAMES])
-        line = path.removeprefix(root) + (f": {shown}" if shown else "")
+    lines: list[str] = []
+    for path in paths:
+        line = path.removeprefix(root)
+        # Names are looked for only where there is room: that reads whole files.
+        if estimate(line) > left:
+            continue
+        if names := _first_names(shown.get(path, ()), carried.get(path, ())):
+            line += f": {', '.join(names)}"
         if (tokens := estimate(line)) <= left:
             left -= tokens
             lines.append(line)
-    return tuple(lines)
+    return FileOutline(root, tuple(lines))
+
+
+def _first_names(calls: Iterable[Called], carried: Iterable[str]) -> tuple[str, ...]:
+    """What a file defines, by its newest calls first, then what was known before."""
+    found: dict[str, None] = {}
+    for name in chain(chain.from_iterable(map(_names, calls)), carried):
+        found[name] = None
+        if len(found) == _MAX_NAMES:
+            break
+    return tuple(found)
 
 
 def _names(call: Called) -> Iterator[str]:
     """What the file defines, as far as the call shows it: in the result of a read, in the text of an edit."""
     given = (each for each in call.given.values() if isinstance(each, str))
     for shown in (*given, call.answer):
-        yield from _DEFINITION.findall(shown[:_MAX_SEARCHED])
+        yield from (found[1] for found in _DEFINITION.finditer("\n" + shown[:_MAX_SEARCHED]))
 
 
 def _path(call: Called, index: CallIndex) -> str:
@@ -92,14 +101,16 @@ def _path(call: Called, index: CallIndex) -> str:
     return path if path.splitlines() == [path] else ""
 
 
-def _carried(index: CallIndex) -> Iterator[tuple[str, dict[str, None]]]:
-    """What an earlier reset has outlined."""
+def _carried(index: CallIndex) -> dict[str, dict[str, None]]:
+    """What earlier resets have outlined."""
+    found: dict[str, dict[str, None]] = {}
     for each in index.attached(OUTLINE):
         root = text(each.payload.get("root"))
         for line in each.parts[1:]:
             path, _, names = line.partition(": ")
             whole = path if path.startswith("/") else root + path
-            yield whole, dict.fromkeys(name for name in names.split(", ") if name)
+            found.setdefault(whole, {}).update(dict.fromkeys(name for name in names.split(", ") if name))
+    return found
 
 
 def _is_end_of(path: str, known: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from everturn.decide.compact.settings import DEFAULTS, CompactSettings
 from everturn.decide.compact.values import CompactionSkipped
 from everturn.history.blocks import Block
 from everturn.history.messages import Message
+from everturn.history.repair import server_calls_under_way
 from everturn.measure.tokens import estimate_block
 from everturn.view.fragments.truncated import TRUNCATED
 from everturn.wire.overflow import Overflow
@@ -28,9 +29,8 @@ def drop_oldest_rounds(
 ) -> tuple[Message, ...] | CompactionSkipped:
     """The messages, without the prompt behind them, of the next try after `tried` retries."""
     if tried >= settings.retries:
-        return CompactionSkipped(
-            f"the conversation is still too long to be summarized after {settings.retries} retries"
-        )
+        retries = "1 retry" if settings.retries == 1 else f"{settings.retries} retries"
+        return CompactionSkipped(f"the conversation is still too long to be summarized after {retries}")
     groups = _rounds(_without_marker(messages))
     drop = _by_gap(groups, overflow.gap, estimate) if overflow and overflow.gap else 0
     drop = drop or max(1, int(len(groups) * settings.drop_share))
@@ -54,11 +54,16 @@ def _without_marker(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _rounds(messages: Sequence[Message]) -> list[list[Message]]:
+    """A reply that goes on while a tool of the provider's is under way belongs to the round before: a result
+    without its call would be refused."""
     groups: list[list[Message]] = []
+    under_way: list[Block] = []
     for message in messages:
-        if message.role == "assistant" or not groups:
+        if (message.role == "assistant" and not under_way) or not groups:
             groups.append([])
         groups[-1].append(message)
+        if message.role == "assistant":
+            under_way = server_calls_under_way([*under_way, *message.blocks])
     return groups
 
 

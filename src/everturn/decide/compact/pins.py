@@ -91,9 +91,10 @@ def check_pin(
     tokens, taken = estimate(text.strip()), sum(map(estimate, own))
     if taken + tokens <= settings.pin_tokens:
         return ""
+    texts = "1 pinned text" if len(own) == 1 else f"{len(own)} pinned texts"
     return (
-        f"This text has about {tokens:,} tokens, and {len(own)} pinned texts already take {taken:,} of the "
-        f"{settings.pin_tokens:,} that are carried through every compaction. Shorten it, or raise the key "
+        f"This text has about {tokens:,} tokens, and {taken:,} of the {settings.pin_tokens:,} that are "
+        f"carried through every compaction are taken by {texts}. Shorten it, or raise the key "
         "`compact.pin_tokens`."
     )
 

@@ -6,7 +6,8 @@ records. Nothing to compact is an answer too, with its reason.
 
 from collections.abc import Sequence
 from datetime import date
-from typing import NamedTuple
+from math import ceil
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -35,6 +36,9 @@ from everturn.measure.thresholds import ContextThresholds
 from everturn.measure.tokens import TokenCounter, pad_estimate
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE, ToolTable
 
+# Usage below this share of a padded estimate is not believed. Our choice; padding alone gives 0.75.
+_LEAST_SHARE: Final = 0.5
+
 
 def plan_compaction(
     asked: CompactionRequest,
@@ -54,9 +58,15 @@ def plan_compaction(
     fixed = _fixed(view, context.size, whole, counts)
     if asked.trigger == "auto" and fixed >= limits.auto:
         return _preamble_is_too_large(fixed, limits)
-    back = _plan_restoration(division, context)
+    back = _plan_restoration(division, asked, context)
     pins = pins_of(view.pins, division.summarized, settings, counts.estimator.text)
     sizes = _measure_sides(view, division, whole, asked, counts)
+    counted = 0
+    if division.kept and _is_reported(view, division):
+        overhead = fixed if context.overhead is None else context.overhead
+        counted = _scaled(sizes.kept, context.size - overhead, whole.estimate)
+        sizes = sizes._replace(kept=_scaled(sizes.kept, context.size - fixed, whole.estimate))
+    before = _size_before(asked, context)
     messages = _Messages(messages_in(division.summarized), messages_in(division.kept))
     return CompactionPlan(
         asked=asked,
@@ -65,22 +75,32 @@ def plan_compaction(
         strategies=strategies,
         restoration=back,
         pins=pins.carried,
-        tokens_before=context.size,
+        tokens_before=before,
         expected_after=fixed + sizes.kept + _expected_new(division, back, pins, settings, counts),
         expected_dollars=_dollars(context.size, strategies, payer or context.model, settings, on),
         chain=context.chain,
-        why=_why(asked, division, messages, context.size, limits),
+        why=_why(asked, division, messages, before, limits),
         metrics=whole.metrics,
         fixed=fixed,
         tokens_summarized=sizes.summarized,
         tokens_kept=sizes.kept,
+        counted_kept=counted,
         messages_summarized=messages.summarized,
         messages_kept=messages.kept,
         unpinned=pins.unpinned,
     )
 
 
-def _plan_restoration(division: Division, context: CompactionContext) -> RestorationPlan:
+def _size_before(asked: CompactionRequest, context: CompactionContext) -> int:
+    """Whoever compacts by hand has just been shown a size."""
+    if asked.trigger == "manual" and context.shown_size is not None:
+        return context.shown_size
+    return context.size
+
+
+def _plan_restoration(
+    division: Division, asked: CompactionRequest, context: CompactionContext
+) -> RestorationPlan:
     """What is brought back, and what was said last where it has no answer."""
     back = plan_restoration(
         division.summarized,
@@ -92,7 +112,10 @@ def _plan_restoration(division: Division, context: CompactionContext) -> Restora
         keep=context.keep,
         estimate=context.counts.estimator.text,
     )
-    question = _open_question(division, context.limits, context.settings, context.counts)
+    is_whole = not division.kept or asked.carries_rest
+    question = (
+        _open_question(division, context.limits, context.settings, context.counts) if is_whole else None
+    )
     return msgspec.structs.replace(back, unanswered=question)
 
 
@@ -131,6 +154,20 @@ def _measure_sides(
     )
 
 
+def _is_reported(view: View, division: Division) -> bool:
+    """Whether all that is kept is in a usage that the provider has reported."""
+    last = next(at for at, record in enumerate(view.records) if record is division.kept[-1])
+    return any(reported_usage(record) is not None for record in view.records[last:])
+
+
+def _scaled(estimate: int, reported: int, whole: int) -> int:
+    """A part of the view by its share of what was reported for the whole. An estimate with padding may be a
+    third too high: what is kept would then seem larger than all was. Far too little is reported behind some
+    gateways; that is not believed."""
+    is_believed = _LEAST_SHARE * whole < reported < whole
+    return ceil(estimate * reported / whole) if is_believed else estimate
+
+
 def _fixed(view: View, size: int, whole: Measured, counts: TokenCounter) -> int:
     """System prompt and tools, which no record holds: what usage reports and the records do not explain.
 
@@ -147,7 +184,7 @@ def _open_question(
     division: Division, limits: ContextThresholds, settings: CompactSettings, counts: TokenCounter
 ) -> TruncatedText | None:
     """What was said last, where it has no answer and is not among the kept messages."""
-    parts = [] if division.kept else unanswered_parts(division.summarized)
+    parts = unanswered_parts(division.summarized)
     most = settings.max_unanswered(limits.auto)
     return truncate_parts(parts, most, counts.estimator.text) if parts else None
 

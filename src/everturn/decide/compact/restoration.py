@@ -64,7 +64,7 @@ def plan_restoration(
     exchanges: tuple[RestoredExchange, ...] = ()
     outline = FileOutline()
     if keep is not None:
-        files, exchanges = (), choose_exchanges(summarized, keep, estimate, tools, hidden or {})
+        files, exchanges = (), choose_exchanges(gone, keep, estimate, hidden or {})
         outline = outline_files(gone, estimate, keep.outline)
     return RestorationPlan(
         files=files,

@@ -11,15 +11,23 @@ import msgspec
 
 from everturn.decide.authorship import typed_words
 from everturn.decide.compact.budget import truncate_middle
-from everturn.decide.compact.context import CompactionContext, LeastTokens
+from everturn.decide.compact.context import CompactionContext
 from everturn.decide.compact.divide import first_words
 from everturn.decide.compact.gate import check_gate, false_origin
 from everturn.decide.compact.overflow_retry import drop_oldest_rounds, messages_left_out
 from everturn.decide.compact.prepare import prepare_messages, with_prompt
 from everturn.decide.compact.provider import BETA, build_compaction_request, compaction_block
 from everturn.decide.compact.summary_calls import SummaryCalls
+from everturn.decide.compact.summary_fitting import (
+    EXTRACT_SHARE,
+    cut_to_window,
+    ended_at_window,
+    estimate_messages,
+    explain_too_long,
+    summary_model,
+    with_room,
+)
 from everturn.decide.compact.summary_response import check_summary
-from everturn.decide.compact.unanswered import widest_window
 from everturn.decide.compact.unsent import as_sent
 from everturn.decide.compact.values import (
     Attempt,
@@ -28,15 +36,12 @@ from everturn.decide.compact.values import (
     CompactionSkipped,
     Strategy,
 )
-from everturn.decide.effects import AskModel, Flow, ModelAnswer, ModelFailure
+from everturn.decide.effects import AskModel, Flow, ModelFailure
 from everturn.decide.extractive.summarize import summarize
 from everturn.history.blocks import Block, text_block, text_of
 from everturn.history.messages import Message
 from everturn.history.records import Usage
-from everturn.measure.model import Model
-from everturn.measure.model_table import find_named
-from everturn.measure.thresholds import compute_thresholds
-from everturn.measure.tokens import estimate_block, pad_estimate
+from everturn.measure.tokens import pad_estimate
 from everturn.view.forks import CapturedRequest, make_fork
 from everturn.view.fragments.summarizer import SUMMARIZER
 from everturn.view.fragments.summary_prompt import (
@@ -46,15 +51,9 @@ from everturn.view.fragments.summary_prompt import (
 )
 from everturn.view.requests import build_request, place_fork_breakpoints
 from everturn.wire.anthropic import Request
-from everturn.wire.overflow import Overflow
 
-# The API's reason for a reply that filled the window (api-facts 6).
-WINDOW_FULL: Final = "model_context_window_exceeded"
 NO_NOTES: Final = "no usable notes found"
-# Reported tokens over estimated ones. A larger ratio says that more was sent than the view holds.
-_MAX_SCALE: Final = 2.0
-# The extract of messages that did not fit: its share of their tokens. A shorter one would say nothing.
-_EXTRACT_SHARE: Final = 0.25
+# A shorter extract of what did not fit would say nothing.
 _MIN_EXTRACT: Final = 500
 # Tokens of one message that was typed while the model worked.
 _MAX_TYPED: Final = 500
@@ -76,7 +75,7 @@ def _hindrance(strategy: Strategy, form: CompactionForm, context: CompactionCont
             return "" if can else "the provider cannot compact this"
         case "fork" if context.calls != 0:
             # What was not sent yet may be left out of it.
-            return _too_long(context.least.sent, context.model)
+            return explain_too_long(context.least.sent, context.model)
         case "fork" | "direct":
             return "no model may be asked" if context.calls == 0 else ""
         case "extractive":
@@ -94,7 +93,7 @@ def _by_notes(plan: CompactionPlan, context: CompactionContext, calls: SummaryCa
 def _by_fork(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """A call that shares the conversation's cached prefix: only its prompt is new (PC-12)."""
     sent = as_sent(plan, context)
-    if problem := _too_long(context.least.sent if sent else context.least.total, context.model):
+    if problem := explain_too_long(context.least.sent if sent else context.least.total, context.model):
         return Attempt(strategy="fork", problem=problem)
     parent = sent or context.captured
     prompt = summary_prompt(
@@ -118,7 +117,7 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: Sum
     does not fit, it reads the newest rounds and an extract of everything.
     """
     whole = prepare_messages(context.view, plan.summarized, context.settings)
-    messages = _cut_to_window(whole, plan, context)
+    messages = cut_to_window(whole, plan, context)
     if isinstance(messages, CompactionSkipped):
         return Attempt(strategy="direct", problem=messages.why)
     tried, spent = 0, Usage()
@@ -145,51 +144,18 @@ def _by_direct_call(plan: CompactionPlan, context: CompactionContext, calls: Sum
         attempt = msgspec.structs.replace(attempt, usage=spent)
         if attempt.failure is None or attempt.failure.kind != "too_long":
             return msgspec.structs.replace(attempt, unread=unread)
-        overflow = _with_room(attempt.failure.overflow, messages, context)
+        overflow = with_room(attempt.failure.overflow, messages, context)
         shorter = drop_oldest_rounds(messages, overflow, tried, settings=context.settings)
         if isinstance(shorter, CompactionSkipped):
             return msgspec.structs.replace(attempt, problem=shorter.why)
         messages, tried = shorter, tried + 1
 
 
-def _cut_to_window(
-    messages: tuple[Message, ...], plan: CompactionPlan, context: CompactionContext
-) -> tuple[Message, ...] | CompactionSkipped:
-    """Without the oldest rounds, if with them the request is known to be too long, or to leave no room for
-    the summary: the refusal of the API would not tell more (CP-9). Not at all, if the newest round alone is
-    too long and no model is needed: its head and tail are kept anyway.
-    """
-    model = summary_model(context)
-    rough = _estimate(messages, context)
-    # The share of the view that is summarized, in tokens as they were reported.
-    known = plan.tokens_summarized + plan.tokens_kept
-    reported = context.least.total * plan.tokens_summarized // known if known else 0
-    scale = min(max(1.0, reported / rough), _MAX_SCALE) if rough else 1.0
-    tokens = round(rough * scale)
-    effective = compute_thresholds(widest_window(model), model.max_output).effective
-    if tokens <= effective:
-        return messages
-    gap = Overflow("anthropic", rough, round((effective - context.summary.budget) / scale))
-    estimator = context.counts.estimator
-    shorter = drop_oldest_rounds(
-        messages, gap, 0, settings=context.settings, estimate=lambda block: estimate_block(block, estimator)
-    )
-    if isinstance(shorter, CompactionSkipped) or "extractive" not in context.strategies:
-        return shorter
-    problem = _too_long(_estimate(shorter, context), model, "the newest part of the conversation")
-    return CompactionSkipped(problem) if problem else shorter
-
-
-def _estimate(messages: Sequence[Message], context: CompactionContext) -> int:
-    estimator = context.counts.estimator
-    return sum(estimate_block(block, estimator) for each in messages for block in each.blocks)
-
-
 def _extract(left_out: Sequence[Message], plan: CompactionPlan, context: CompactionContext) -> str:
     """What the model cannot read, in the words of the summary that needs no model; "" for nothing, or for so
     little that an extract of it would say nothing.
     """
-    budget = min(context.summary.budget, int(_estimate(left_out, context) * _EXTRACT_SHARE))
+    budget = min(context.summary.budget, int(estimate_messages(left_out, context) * EXTRACT_SHARE))
     if budget < _MIN_EXTRACT:
         return ""
     made = summarize(
@@ -215,34 +181,11 @@ def _typed_meanwhile(plan: CompactionPlan, context: CompactionContext) -> tuple[
     return tuple(truncate_middle(text, _MAX_TYPED, estimate).text for text in words if text)
 
 
-def _with_room(
-    overflow: Overflow | None, messages: Sequence[Message], context: CompactionContext
-) -> Overflow | None:
-    """So much more has to go that the extract of what goes has room too, and the summary itself: one that
-    ends at the window cannot be used, and was paid for. Where our own count is far from the refusal's, only
-    what it says goes."""
-    if overflow is None or not overflow.gap:
-        return overflow
-    is_long = _estimate(messages, context) * 2 > overflow.limit
-    reserve = min(context.settings.max_output, summary_model(context).max_output) if is_long else 0
-    gap = overflow.gap + min(reserve, overflow.limit // 5)
-    extract = min(int(gap * _EXTRACT_SHARE / (1 - _EXTRACT_SHARE)) + 1, context.summary.budget)
-    return msgspec.structs.replace(overflow, tokens=overflow.limit + gap + extract)
-
-
-def _too_long(tokens: int, model: Model, what: str = "the conversation") -> str:
-    """Why a request is not sent that the API would refuse; "" where it may fit."""
-    window = widest_window(model)
-    if tokens <= window:
-        return ""
-    return f"{what} has at least {tokens:,} tokens, and {model.id} takes {window:,}"
-
-
 def _by_provider(plan: CompactionPlan, context: CompactionContext, calls: SummaryCalls) -> AttemptFlow:
     """The API's own compaction: it summarizes everything, and its block is sent back unchanged (CP-35)."""
     parent = context.captured if plan.asked.form == "full" else as_sent(plan, context)
     tokens = context.least.total if plan.asked.form == "full" else context.least.sent
-    problem = _hindrance("provider", "full", context) or _too_long(tokens, context.model)
+    problem = _hindrance("provider", "full", context) or explain_too_long(tokens, context.model)
     if problem or parent is None:
         return Attempt(strategy="provider", problem=problem or "the provider cannot compact this part")
     request = build_compaction_request(parent, plan.asked.instructions)
@@ -332,7 +275,8 @@ def _asked(
             problem = "; ".join(filter(None, (attempt.problem, answer.message or answer.kind)))
             return Attempt(strategy=strategy, problem=problem, usage=spent, failure=answer)
         spent = _both(spent, answer.usage)
-        if failure := _ended_at_window(answer, summary_model(context)):
+        # A fork is asked of the conversation's own model.
+        if failure := ended_at_window(answer, context.model if parent else summary_model(context)):
             return Attempt(strategy=strategy, problem=failure.message, usage=spent, failure=failure)
         found = check_summary(answer, context.settings)
         attempt = Attempt(strategy=strategy, problem=found.problem, usage=spent)
@@ -342,16 +286,6 @@ def _asked(
             return attempt
         said = _again(answer.blocks, attempt.problem)
     return attempt
-
-
-def _ended_at_window(answer: ModelAnswer, model: Model) -> ModelFailure | None:
-    """A summary that had no room left: asked again, it would have less. A shorter request is wanted, as after
-    a refusal."""
-    if answer.stop_reason != WINDOW_FULL:
-        return None
-    window = widest_window(model)
-    why = f"the summary reached the end of the window ({window:,} tokens)"
-    return ModelFailure("too_long", why, Overflow("anthropic", window + 1, window))
 
 
 def _again(blocks: tuple[Block, ...], problem: str) -> tuple[Message, ...]:
@@ -382,16 +316,6 @@ def is_refused_text(attempt: Attempt) -> bool:
     return bool(attempt.problem) and attempt.failure is None
 
 
-def learn_from_overflow(attempt: Attempt, context: CompactionContext) -> CompactionContext:
-    """What a fork that was too long tells the next strategy: how many tokens the view has at least."""
-    failure = attempt.failure
-    if attempt.strategy != "fork" or failure is None or failure.overflow is None:
-        return context
-    sent, unsent = context.least.sent, context.least.unsent
-    least = LeastTokens(sent, max(unsent, failure.overflow.tokens - sent))
-    return msgspec.structs.replace(context, least=least)
-
-
 def with_own_model(strategy: Strategy, context: CompactionContext) -> CompactionContext | None:
     """The same without a summary model: the conversation's own model is dearer and better. None if it was the
     one that was asked."""
@@ -400,13 +324,6 @@ def with_own_model(strategy: Strategy, context: CompactionContext) -> Compaction
         return None
     settings = msgspec.structs.replace(context.settings, summary_model="")
     return msgspec.structs.replace(context, settings=settings)
-
-
-def summary_model(context: CompactionContext) -> Model:
-    """Who writes the summary of a direct call; of a name that is not in the table, the conversation's own
-    figures hold."""
-    named = context.settings.summary_model
-    return (find_named(named) if named else context.model) or context.model
 
 
 def _direct_request(messages: tuple[Message, ...], context: CompactionContext) -> Request:

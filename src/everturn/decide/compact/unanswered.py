@@ -13,7 +13,7 @@ from everturn.decide.compact.call_index import attached
 from everturn.decide.compact.divide import is_said
 from everturn.decide.compact.settings import CompactSettings
 from everturn.history.blocks import Block, text_of
-from everturn.history.records import Record
+from everturn.history.records import PAUSED, Record, is_unfinished
 from everturn.history.rounds import find_cut_points
 from everturn.measure.model import Model
 from everturn.measure.model_table import find_model
@@ -35,6 +35,18 @@ def start_of_unanswered(records: Sequence[Record]) -> int:
     if first is None:
         return 0
     limit = last + 1 if last >= 0 else first
+    return max((cut for cut in find_cut_points(records) if cut <= limit), default=0)
+
+
+def start_of_paused_turn(records: Sequence[Record]) -> int:
+    """The cut before the question of a turn whose last reply the API has paused; 0 if it has not, or if the
+    turn began before these records."""
+    said = [at for at, record in enumerate(records) if is_said(record)]
+    last = records[said[-1]] if said else None
+    if last is None or last.reply is None or last.reply.stop_reason != PAUSED:
+        return 0
+    asked = (at for at in reversed(said) if _is_input(records[at]) and not _is_result(records[at]))
+    limit = next(asked, 0)
     return max((cut for cut in find_cut_points(records) if cut <= limit), default=0)
 
 
@@ -76,9 +88,20 @@ def unanswered_parts(records: Sequence[Record]) -> list[str]:
 
 
 def _last_reply(records: Sequence[Record]) -> int:
+    """The last reply that is complete. One that the model is to go on with is no answer yet: it is kept with
+    what it answers."""
+    is_followed, message = False, ""
     for at in range(len(records) - 1, -1, -1):
-        if records[at].kind == "assistant" and is_said(records[at]):
+        record = records[at]
+        if not is_said(record):
+            continue
+        if record.kind == "user":
+            is_followed = True
+        # A response may have several records, and only the last of them says that it was paused.
+        elif is_followed or not (is_unfinished(record) or (message and record.message_id == message)):
             return at
+        else:
+            message = record.message_id
     return -1
 
 
@@ -89,6 +112,10 @@ def _first_input(records: Sequence[Record], start: int) -> int | None:
 def _is_input(record: Record) -> bool:
     is_own = record.meta or record.compact_summary
     return record.kind == "user" and not is_own and is_said(record)
+
+
+def _is_result(record: Record) -> bool:
+    return any(block.is_result for block in record.blocks)
 
 
 def _words(record: Record, calls: dict[str, Block]) -> list[str]:

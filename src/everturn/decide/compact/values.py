@@ -35,6 +35,8 @@ class CompactionRequest(msgspec.Struct, frozen=True, kw_only=True):
     # Set where the API refused a compacted view: no message is kept, what is unanswered comes along as text,
     # and the result is valid in every mode of thinking (CP-38).
     keeps_nothing: bool = False
+    # Set where only the last of the messages fit that have no answer yet: the others come along as text.
+    carries_rest: bool = False
     # Why it is worth its cost, where that was decided by price (EC-1); otherwise empty.
     economics: str = ""
 
@@ -113,6 +115,9 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     fixed: int = 0
     tokens_summarized: int = 0
     tokens_kept: int = 0
+    # What is kept, by its share of the reported usage, beside system prompt and tools as the size of the next
+    # view counts them; 0 if it was not all sent.
+    counted_kept: int = 0
     messages_summarized: int = 0
     messages_kept: int = 0
     # Rules that were found in the conversation and are beyond the budget for pins.

@@ -60,6 +60,17 @@ def _thinking_edit(thinking: Thinking, settings: DeclarativeSettings) -> list[di
     return [{"type": CLEAR_THINKING, "keep": "all"}]
 
 
+def keeps_all_thinking(management: object) -> bool:
+    """Whether a request with this `context_management` shows the model the thinking of all turns."""
+    if management is None:
+        return False
+    try:
+        edits = msgspec.convert(management, _AskedManagement).edits
+    except msgspec.ValidationError:
+        return False
+    return any(edit.type == CLEAR_THINKING and edit.keep in ("all", {"type": "all"}) for edit in edits)
+
+
 def _tool_edit(tools: Iterable[str], settings: DeclarativeSettings, table: ToolTable) -> list[dict[str, Any]]:
     names = sorted(set(tools))
     table = settings.add_tools(table)
@@ -83,6 +94,15 @@ def _tool_edit(tools: Iterable[str], settings: DeclarativeSettings, table: ToolT
     if emptied:
         edit["clear_tool_inputs"] = emptied
     return [edit]
+
+
+class _AskedEdit(msgspec.Struct):
+    type: str = ""
+    keep: object = None
+
+
+class _AskedManagement(msgspec.Struct):
+    edits: tuple[_AskedEdit, ...] = ()
 
 
 class AppliedContextEdit(msgspec.Struct, frozen=True):

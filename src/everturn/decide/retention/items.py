@@ -33,7 +33,9 @@ _TEST_NAME: Final = re.compile(r"\b(?:Test\w{3,}|test_\w{3,})|[\w./-]{3,200}\.\w
 
 
 def user_words(facts: Facts) -> Iterator[Item]:
-    """Sentences of the user."""
+    """Sentences of the user; of a task that a program handed over, its beginning and end."""
+    if facts.task:
+        yield _request(facts.task.text)
     newest = len(facts.all_messages) - _RECENT
     for at, said in enumerate(facts.all_messages):
         weight = 1.0 if at >= newest else _OLD_WEIGHT
@@ -107,8 +109,7 @@ def last_words(facts: Facts) -> Iterator[Item]:
         yield _request(facts.last_request.text)
     for said in facts.current[-_RECENT_REPORTS:]:
         yield Item(said.text[:_BEGINNING], 1.0 if said == facts.current[-1] else 0.5, 0.5)
-    changed = (deed.target for deed in facts.deeds[facts.turn :] if deed.verb in ("edited", "wrote"))
-    for path in dict.fromkeys(changed):
+    for path in dict.fromkeys(deed.target for deed in facts.changes):
         yield Item(path, 0.5, exact=True, any_of=(path.replace("\\", "/").rpartition("/")[2],))
 
 
@@ -136,7 +137,11 @@ def open_for_certain(facts: Facts) -> Sequence[str]:
     """Open items that no reading of the conversation can call done."""
     found = [task.text for task in facts.tasks if task.status != "completed"]
     found += facts.state.conflicts
-    found += [failure.deed.target for failure in facts.state.failing if not failure.passed_since]
+    found += [
+        failure.deed.target
+        for failure in facts.state.failing
+        if not (failure.passed_since or failure.hidden_since)
+    ]
     if facts.messages and not facts.is_answered and facts.last_request:
         found.append(facts.last_request.text)
     return found or (facts.state.unchecked if facts.state.last_check else ())

@@ -44,7 +44,9 @@ def _nothing_pending(facts: Facts, summary: str) -> Iterator[str]:
 
 def _done_although_failed(facts: Facts, summary: str) -> Iterator[str]:
     """A line that names a check whose last run failed, and says that it ended well."""
-    failing = [failure for failure in facts.state.failing if not failure.passed_since]
+    failing = [
+        failure for failure in facts.state.failing if not (failure.passed_since or failure.hidden_since)
+    ]
     if not failing:
         return
     now = (line for number in _ABOUT_NOW for line in read_section(summary, number))

@@ -66,7 +66,6 @@ def _placed(player: Player, turn: Turn) -> Iterator[tuple[Block, int]]:
     blocks = [block for message in turn.captured.messages for block in message.blocks]
     if prompt is None:
         return
-    ends = prompt.ends[:]
-    first = len(ends) - len(blocks)
+    first = len(prompt.ends) - len(blocks)
     for at, block in enumerate(blocks, start=first):
-        yield block, ends[at - 1] if at else 0
+        yield block, prompt.ends[at - 1] if at else 0

@@ -31,7 +31,7 @@ from everturn.wire.json_values import is_list, is_object
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_GAP: Final = timedelta(seconds=30)
 
-# The name of the thread that is no sub-agent.
+# The name of the thread that is not a sub-agent.
 MAIN_THREAD: Final = "main"
 
 _PAST: Final = "past-"

@@ -135,15 +135,21 @@ SECTIONS: Final = frozenset(
 )
 
 
-# Renamed keys. The old names still work, with a notice that gives the new name.
-_STEPS: Final = ("oversize", "time", "cached", "budget", "masking", "clear_at", "window", "declarative")
+# Renamed keys. The old names still work, with a notice that gives the new name. A kind of micro-compaction
+# that is new has no old name.
+_FORMER_SWITCHES: Final = (
+    "oversize", "time", "cached", "budget", "masking", "clear_at", "window", "declarative",
+)  # fmt: skip
 RENAMED_KEYS: Final[Mapping[str, str]] = {
     "switches.everything": "enabled",
     "switches.compaction": "compact.enabled",
     "switches.micro_compaction": "micro.enabled",
-    **{f"switches.{step}": f"micro.{step}.enabled" for step in _STEPS},
+    **{f"switches.{step}": f"micro.{step}.enabled" for step in _FORMER_SWITCHES},
     **{name.removeprefix("cache."): name for name in KEYS if name.startswith("cache.")},
 }
+
+# The same for values: a key, its old value, and the new one.
+RENAMED_VALUES: Final = (("compact.strategies", "extract", "extractive"),)
 
 
 def choices_of(key: ConfigKey) -> tuple[str, ...]:
@@ -159,7 +165,10 @@ def allowed(key: ConfigKey) -> str:
     if key.name == "provider.base_url":
         return "a URL that begins with https:// or http:// and holds no password"
     if get_origin(key.type) is Literal:
-        return f"one of {', '.join(get_args(key.type))}"
+        choices = get_args(key.type)
+        # The empty text of a key that need not be set cannot be seen in a list.
+        unset = ', or "" to leave it unset' if "" in choices else ""
+        return f"one of {', '.join(filter(None, choices))}{unset}"
     if get_origin(key.type) is tuple:
         choices = choices_of(key)
         return f"a list of {', '.join(choices)}" if choices else "a list of texts"

@@ -4,16 +4,18 @@
 """
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from everturn.errors import UsageError
 from everturn.session.config.keys import (
     KEYS,
     MODELS,
     RENAMED_KEYS,
+    RENAMED_VALUES,
     SECTIONS,
     ConfigKey,
     InvalidConfigValue,
@@ -100,6 +102,10 @@ class _Reading:
             self.origin[name] = origin
         except InvalidConfigValue:
             self.problems.append(f"{origin}: {name} = {_shown(key, given)}, allowed is {allowed(key)}.")
+            return
+        for renamed, old, new in RENAMED_VALUES:
+            if name == renamed and old in self.values[name]:
+                self.notes.append(f"{origin}: {old!r} in {name} is now {new!r}")
 
     def take_models(self, entries: Any, origin: str) -> None:
         rows = as_mapping(entries)
@@ -214,6 +220,17 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from _flat(section, f"{prefix}{name}.")
         else:
             yield prefix + name, value
+
+
+def check_arguments(given: Iterable[str], arguments: Collection[str], renamed: Collection[str]) -> None:
+    """Raise for a keyword that looks like one of a program's other arguments. Others are looked for among the
+    keys of the configuration."""
+    for name in given:
+        if name in KEYS or name in SECTIONS or name in renamed:
+            continue
+        near = get_close_matches(name, [*KEYS, *SECTIONS, *arguments], n=1)
+        if near and near[0] in arguments:
+            raise UsageError(f"argument: {name!r} is neither an argument nor a key. Did you mean {near[0]}?")
 
 
 def _did_you_mean(name: str) -> str:

@@ -15,6 +15,7 @@ from everturn.decide.events import (
     ForksRepeated,
     HoldChecked,
     HookTrouble,
+    KeyChangesRepeated,
     PassedThrough,
     TranscriptDamaged,
     TranscriptShared,
@@ -29,6 +30,7 @@ LOGGER: Final = "everturn.events"
 WARNINGS: Final = (
     CompactionNotDone,
     CacheBroken,
+    KeyChangesRepeated,
     BreakerOpened,
     HookTrouble,
     PassedThrough,

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from everturn.decide.effects import HookEvent, HookOutcome, HookPermission
+from everturn.session.valid_text import make_encodable, replace_lone_surrogates
 from everturn.wire.json_values import as_mapping
 
 # What plain text output of a hook is used for.
@@ -76,12 +77,13 @@ def read_outcome(event: HookEvent, name: str, returned: HookOutput) -> HookOutco
     """The outcome of one hook's output. `name` identifies the hook in its problems."""
     rule, found = HOOK_RULES[event], _OutcomeBuilder(name)
     found.problems.extend(returned.problems)
-    if isinstance(returned.output, str):
-        found.add(rule.words, returned.output, rule)
+    output: str | Mapping[str, Any] = make_encodable(returned.output)
+    if isinstance(output, str):
+        found.add(rule.words, output, rule)
     else:
-        _read(event, rule, returned.output, found)
+        _read(event, rule, output, found)
     if returned.blocks is not None:
-        found.block(rule, returned.blocks)
+        found.block(rule, replace_lone_surrogates(returned.blocks))
     return HookOutcome(
         instructions=tuple(found.texts["instructions"]),
         context=tuple(found.texts["context"]),

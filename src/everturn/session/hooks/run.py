@@ -17,6 +17,7 @@ from everturn.decide.effects import HookEvent, HookOutcome, RunHooks
 from everturn.session.hooks.commands import run_command
 from everturn.session.hooks.rules import HOOK_RULES, HookOutput, merge_outcomes, read_outcome
 from everturn.session.hooks.settings import CommandHook, matches
+from everturn.session.valid_text import make_encodable
 from everturn.wire.json_values import as_mapping
 
 Payload = Mapping[str, Any]
@@ -145,7 +146,7 @@ class _Running:
     def _ran(self) -> HookOutput:
         if isinstance(self.hook, CommandHook):
             cwd = str(self._payload.get("cwd", ""))
-            payload = msgspec.json.encode(self._payload, enc_hook=str)
+            payload = msgspec.json.encode(make_encodable(self._payload), enc_hook=str)
             return run_command(self.hook, payload, cwd=cwd, environment=self._hooks.environment)
         returned = self.hook.call(self._payload)
         if inspect.isawaitable(returned):

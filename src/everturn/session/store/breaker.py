@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-# Our choice: three failures in a row are no accident, and a database that restarts is back in seconds.
+# Our choice: three failures in a row are not an accident, and a database that restarts is back in seconds.
 MAX_FAILURES: Final = 3
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 10.0

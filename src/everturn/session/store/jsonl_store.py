@@ -66,6 +66,7 @@ ADVICE: Final = {
     errno.EISDIR: "It is a folder; give the name of a file.",
     errno.ENOTDIR: "A part of its path is a file, not a folder.",
     errno.ENOENT: "The file does not exist.",
+    errno.ESTALE: "Open the session again to go on with what is there now.",
     errno.ELOOP: "Its lock file is a symbolic link; remove it and check where it came from.",
     errno.EIO: "The disk failed; make a copy of the file first.",
 }
@@ -256,7 +257,8 @@ class JsonlStore:
         """Raise if another program changed the file: one that ignores the lock could mix lines with ours."""
         state = self._io.state(self._fd)
         if not state.links:
-            raise OSError(errno.ENOENT, "it was removed or replaced while it was open")
+            how = "replaced by another file" if self._io.exists(self.path) else "removed"
+            raise OSError(errno.ESTALE, f"it was {how} while it was open")
         if state.size != self._size:
             sizes = f"it has {state.size:,} bytes, expected {self._size:,}"
             raise OSError(errno.EBUSY, f"another program wrote to it ({sizes}); open the session again")

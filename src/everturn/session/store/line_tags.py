@@ -131,9 +131,11 @@ def undo_cut_off_compaction(records: Sequence[Record]) -> Record | None:
 
 
 def _is_cut_off(records: Sequence[Record], at: int) -> bool:
-    wanted = read_tag(records[at]).of
-    parts = [record for record in records[at + 1 : at + wanted] if read_tag(record).part]
-    if not parts or not parts[0].compact_summary or len(parts) == wanted - 1:
+    tag = read_tag(records[at])
+    # A fork begins with the records that it shares, in one write with their last compaction.
+    wanted = tag.of - tag.part
+    parts = [record for record in records[at + 1 : at + 1 + wanted] if read_tag(record).part]
+    if not parts or not parts[0].compact_summary or len(parts) == wanted:
         return False
     # If the conversation was continued without an undo, the compaction stays as it was then.
     behind = records[at + 1 + len(parts) :]

@@ -12,10 +12,13 @@ from pathlib import Path
 
 from everturn.decide.options import StoreSettings
 from everturn.errors import InputError, UsageError
+from everturn.safe_files import MAX_SESSION_BYTES, open_stream
 from everturn.session.store.factory import StoreFactory
 from everturn.session.store.jsonl_store import Fsync, JsonlStore
 from everturn.session.store.protocol import Access, Store
 
+# The first bytes of a database (sqlite.org/fileformat.html).
+SQLITE_HEADER = b"SQLite format 3\0"
 POSTGRES = ("postgresql", "postgres")
 
 
@@ -54,7 +57,22 @@ def open_for_reading(url: str, folder: Path) -> StoreFactory:
     path = _path(rest.removeprefix("//")) if scheme == "sqlite" else None
     if path is not None and not path.exists():
         raise InputError(f"There is no store {path}.")
+    if path is not None and not _is_database(path):
+        raise InputError(
+            f"{path} is not an SQLite database. Give the database that lies beside the transcripts, as "
+            f"sqlite:PATH, or their folder: {path.parent}."
+        )
     return FolderStores(path.parent) if path is not None else open_stores(url, folder=folder)
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with open_stream(path, max_bytes=MAX_SESSION_BYTES) as file:
+            # SQLite creates an empty file first.
+            return file.read(len(SQLITE_HEADER)) in (SQLITE_HEADER, b"")
+    except OSError:
+        # Too large, or not to be read: what opens it says why. A folder is none.
+        return not path.is_dir()
 
 
 def open_configured(settings: StoreSettings, *, fsync: Fsync) -> StoreFactory:

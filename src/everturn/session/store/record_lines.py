@@ -77,7 +77,8 @@ class RecordLines:
         self.sum = written.sum
         self._starts_new_line = False
         self._owed = ()
-        self._known.update((record.uuid, record) for record in written.records)
+        for record in written.records:
+            self._known[record.uuid] = record
 
     def _unknown(self, records: Sequence[Record]) -> list[Record]:
         new: dict[str, Record] = {}
@@ -90,7 +91,7 @@ class RecordLines:
                     f"{self.path} already holds another record with the uuid {record.uuid}; "
                     "give every record an id of its own."
                 )
-        if is_compaction(records) and 0 < len(new) < len(records):
+        if 0 < len(new) < len(records) and is_compaction(records):
             raise UsageError(
                 f"{self.path} holds a part of this compaction, which is incomplete and was undone; "
                 "compact again with new ids."

@@ -7,12 +7,11 @@ from decimal import Decimal
 from everturn.dashboard.audit import PURPOSES
 from everturn.dashboard.layout import counted
 from everturn.decide.economy.head import HeadTool
-from everturn.measure.model_table import find_model
 from everturn.measure.money import format_dollars
 from everturn.measure.pricing import price_reads
 from everturn.replay.page import formatting
 from everturn.replay.page.markup import Html, element
-from everturn.session.recorded import LONG_SUFFIX
+from everturn.session.recorded import find_recorded_model
 from everturn.session.state_file import SessionState
 from everturn.web_dashboard.pages.layout import Shell, panel
 from everturn.web_dashboard.queries import IndexedSession
@@ -32,6 +31,7 @@ def _decisions(shell: Shell, kept: SessionState) -> Html | None:
     items = [
         element(
             "div",
+            element("span", class_=f"tag t-{each.kind}"),
             element("span", each.sentence),
             element("small", shell.moment(int(each.at.timestamp()))),
             class_="item",
@@ -85,7 +85,7 @@ def _tools(kept: SessionState, row: IndexedSession) -> Html | None:
 
 def _price_unused(unused: Sequence[HeadTool], row: IndexedSession) -> Decimal | None:
     """At the prices of the session's last model and day; an index has no others."""
-    model = find_model(row.model.replace(LONG_SUFFIX, ""))
+    model = find_recorded_model(row.model)
     if model is None or row.ended is None or not row.calls:
         return None
     day = datetime.fromtimestamp(row.ended, UTC).date()

@@ -49,6 +49,9 @@ class AgentReports:
             failed = parts.get("status") in ("failed", "killed")
             self._add(name or parts.get("summary", ""), said, record, failed=failed)
 
+    def stopped(self, name: str) -> None:
+        self._running.pop(name, None)
+
     def all(self) -> tuple[AgentReport, ...]:
         return tuple(self._reports)
 

@@ -17,7 +17,8 @@ _VERBS: Final[Mapping[ToolPurpose, Verb]] = {
     "replaces_tasks": "tracked", "adds_task": "tracked", "changes_task": "tracked", "tracks_tasks": "tracked",
 }  # fmt: skip
 # The fields that describe the target of tools without a known action, most specific first.
-_ABOUT_FIELDS: Final = ("subject", "description", "pattern", "query", "url", "skill")
+_ID_FIELDS: Final = ("shell_id", "bash_id", "task_id", "agentId")
+_ABOUT_FIELDS: Final = ("subject", "description", "pattern", "query", "url", "skill", *_ID_FIELDS)
 _NEW_TEXT_FIELDS: Final = ("new_string", "new_str", "newText", "new_source", "content", "file_text")
 _OLD_TEXT_FIELDS: Final = ("old_string", "old_str", "oldText")
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)

@@ -15,17 +15,18 @@ from everturn.history.blocks import Block
 # bounded, so the search is linear.
 _LINE: Final = rb'(?:\\n|":"|: ")(?: {0,8})'
 _STRONG: Final = (
-    b"Traceback (most recent", b"--- FAIL", b"FAILED", b"panic: ", b"error[E", b": error: ", b"FAIL\\",
+    b"Traceback (most recent", b"--- FAIL", b"FAILED", b"panic: ", b"error[E", b"rror: ", b"FAIL\\",
     b"CONFLICT (", b"fatal: ", b"npm ERR!", b"*** [", b"*** no rule", b"ERROR task failed", b" failed",
-    b"command not found", b"FAIL:", b"rror: ", b"No such file",
+    b"command not found", b"FAIL:", b"No such file", b": error ", b"CMake Error", b"E: Unable", b"timed out",
 )  # fmt: skip
 _FAILED: Final = re.compile(
     _LINE + rb"(?:Traceback \(most recent call last\)|--- FAIL|FAILED\b"
     rb"|FAIL(?:\\[nt]|:|\"|$)|panic: "
     rb"|fatal: |npm ERR!|error(?:\[E\d{1,5}\])?: |(?:g?make(?:\[\d{1,4}\])?: )?\*\*\* |CONFLICT \("
-    rb"|BUILD FAILED|\[[\w:.-]{1,60}\] ERROR|[A-Z]\w{0,60}(?:Error|Exception): "
+    rb"|BUILD FAILED|CMake Error|E: Unable to |Command timed out|\[[\w:.-]{1,60}\] ERROR"
+    rb"|[A-Z]\w{0,60}(?:Error|Exception): "
     rb"|[\w./-]{1,60}: (?:line \d{1,9}: )?[\w./-]{0,60}:? ?(?:command not found|No such file))"
-    rb"|: error: |(?:^|[^\d.])[1-9]\d{0,6} (?:failed|failures|tests? failed)\b"
+    rb"|: error(?: [A-Z]{1,8}\d{1,6})?: |(?:^|[^\d.])[1-9]\d{0,6} (?:failed|failures|tests? failed)\b"
 )
 _PASSED: Final = re.compile(rb"[1-9]\d{0,6} passed\b|(?:test result: ok|OK \(\d|\\nOK\b)")
 _SOME_FAILED: Final = re.compile(rb"[1-9]\d{0,6} (?:failed|failures|errors?)\b|FAILED|--- FAIL")
@@ -35,6 +36,7 @@ _STATUS: Final = re.compile(
     re.IGNORECASE,
 )
 _ENDS: Final = 400
+_BACKGROUND: Final = re.compile(rb'"Command [\w ,\']{1,120}background with ID: ')
 # What a conclusion about an output is drawn from, if it is longer.
 _SEARCHED: Final = 40_000
 _TAIL: Final = 1_500
@@ -63,6 +65,16 @@ _CHECKING: Final = re.compile(
 _NARROWED: Final = re.compile(
     r"\s(?:-run|-k|-t|--filter|--grep|--tests?|-R|--only)[ =]|::|_test\.|\btest_\w+\.|\.test\."
 )
+
+# Lines of Go and of linters.
+_FINE: Final = re.compile(rb"(?:\\n|\")ok {1,3}\\t|\b0 (?:issues|errors|failures|failed)\b|All checks passed")
+# What lets only some of the lines through: that none of them reports a failure proves nothing.
+_FILTER: Final = re.compile(r"&?\s*(?:[efr]?grep|rg|ag|awk|wc|cut|sed -n|jq)\b")
+_HEAD: Final = re.compile(r"&?\s*head(?:\s+(?:-n\s*|-)(\d{1,6}))?\s*$")
+_HEAD_LINES: Final = 10
+_INTO_FILE: Final = re.compile(r"(?:^|[^\d&<>=-]|[1&])>{1,2}\s*[^\s&>(]")
+_DISCARDED: Final = re.compile(r"\d?>{1,2}\s*/dev/null|2>\S+")
+_SHOWN_AFTER: Final = frozenset({"cat", "tail"})
 
 _COMMITTED: Final = re.compile(r"^\[([^\]\n]{1,200}) ([0-9a-f]{7,40})\] (.{1,200})$", re.MULTILINE)
 _PUSHED: Final = re.compile(
@@ -101,12 +113,15 @@ def _prints(part: str) -> bool:
 
 def _parts(command: str) -> Iterator[str]:
     """The commands of a line, without what their output is piped into."""
-    # What is inside of quotes or a here document is data. The rest of a line behind the latter is not read.
-    plain = _QUOTED.sub("''", command[:_LONGEST].partition("<<")[0])
-    for piece in _SEPARATED.split(plain):
+    for piece in _SEPARATED.split(_plain(command)):
         text = _ENVIRONMENT.sub("", piece.split("|", 1)[0].strip())
         if text and not text.startswith("#"):
             yield text
+
+
+def _plain(command: str) -> str:
+    """Without quoted text and here documents, which are data; the rest behind the latter is not read."""
+    return _QUOTED.sub("''", command[:_LONGEST].partition("<<")[0])
 
 
 def programs(command: str) -> tuple[str, ...]:
@@ -131,6 +146,39 @@ def _program(part: str) -> str:
 def is_check(command: str) -> bool:
     """Whether it tests, builds or lints: until it passes, the work is not done."""
     return any(_CHECKING.search(program) for program in programs(command) if not program.startswith("git "))
+
+
+def runs_in_background(result: Block) -> bool:
+    """Whether a command was only started."""
+    begin = result.raw[:_ENDS]
+    return b"background with ID: " in begin and _BACKGROUND.search(begin) is not None
+
+
+def shows_how_it_ended(command: str, result: Block) -> bool:
+    """Whether a failed check would have been seen: its output was not searched for some lines, written to a
+    file or left to run in the background. A line that says what passed shows it in any case.
+    """
+    if runs_in_background(result):
+        return False
+    if _PASSED.search(result.raw[-_TAIL:]) or _FINE.search(result.raw[-_TAIL:]):
+        return True
+    pieces = [piece.strip() for piece in _SEPARATED.split(_plain(command))]
+    for at, piece in enumerate(pieces):
+        text, *filters = _ENVIRONMENT.sub("", piece).split("|")
+        if not text.strip() or not is_check(text):
+            continue
+        if any(_FILTER.match(each) or _is_cut(each, result) for each in filters):
+            return False
+        is_shown = any(later.partition(" ")[0] in _SHOWN_AFTER for later in pieces[at + 1 :])
+        if not is_shown and (_INTO_FILE.search(_DISCARDED.sub("", text)) or "> /dev/null" in text):
+            return False
+    return True
+
+
+def _is_cut(stage: str, result: Block) -> bool:
+    """Whether `head` may have left something out: it printed as many lines as it may."""
+    head = _HEAD.match(stage)
+    return head is not None and result.raw.count(rb"\n") + 1 >= int(head[1] or _HEAD_LINES)
 
 
 def is_delivery(command: str) -> bool:

@@ -51,6 +51,7 @@ def parse_summary(text: str) -> EarlierSummary:
         concepts=_concepts(items.get(2, ())),
         items={number: tuple(map(_carried, items.get(number, ()))) for number in (4, 5, 7)},
         intent="" if is_ours else "\n".join(sections.get(1, ())).strip(),
+        task=next((text for label, text in labelled if label == wording.TASK), ""),
     )
 
 
@@ -73,6 +74,7 @@ def merged(before: EarlierSummary, newer: EarlierSummary) -> EarlierSummary:
         },
         items={n: (*before.items.get(n, ()), *newer.items.get(n, ())) for n in (4, 5, 7)},
         intent="\n".join(filter(None, (before.intent, newer.intent))),
+        task=newer.task or before.task,
     )
 
 

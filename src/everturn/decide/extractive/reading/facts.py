@@ -10,6 +10,8 @@ _LOCAL: Final = frozenset(
     {
         "/exit", "/quit", "/clear", "/compact", "/model", "/cost", "/context", "/config", "/login", "/logout",
         "/help", "/status", "/resume", "/mcp", "/permissions", "/memory", "/doctor", "/usage", "/rewind",
+        "/plugin", "/agents", "/hooks", "/ide", "/theme", "/vim", "/add-dir", "/bashes", "/output-style",
+        "/release-notes",
     }
 )  # fmt: skip
 Verb = Literal["read", "edited", "wrote", "ran", "tracked", "other"]
@@ -67,7 +69,8 @@ class FileWork(msgspec.Struct, frozen=True, gc=False):
 
 class ToolFailure(msgspec.Struct, frozen=True, gc=False):
     """A failed result, what was done next, and what the user said about it. `passed`: the same command ended
-    without a failure later; `passed_since` is another run of tests that did.
+    without a failure later; `passed_since` is another run of tests that did; `hidden_since` is a run of the
+    same whose output was filtered or written to a file, so that nobody saw how it ended.
     """
 
     deed: ToolAction
@@ -76,6 +79,7 @@ class ToolFailure(msgspec.Struct, frozen=True, gc=False):
     feedback: str = ""
     passed: bool = False
     passed_since: str = ""
+    hidden_since: str = ""
 
 
 class AgentReport(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +98,7 @@ class WorkState(msgspec.Struct, frozen=True, kw_only=True):
     is_planning: bool = False
     plan: str = ""
     plan_approved: bool = False
+    plan_refused: bool = False
     # Messages of the user since it was presented.
     plan_age: int = 0
     conflicts: tuple[str, ...] = ()
@@ -130,20 +135,35 @@ class EarlierSummary(msgspec.Struct, frozen=True):
     concepts: Mapping[str, int] = {}
     items: Mapping[int, tuple[str, ...]] = {}
     intent: str = ""
+    task: str = ""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[QuotedText, ...] = ()
     statements: tuple[QuotedText, ...] = ()
+    # What a conversation began with if that was no person's words: a program wrapped it, and nobody can tell
+    # who wrote it. It may be all that says what the work is about.
+    task: QuotedText | None = None
+    # The prompt that the program put in the place of a command that the user typed, such as "/review".
+    expansion: QuotedText | None = None
     deeds: tuple[ToolAction, ...] = ()
-    # The place in `deeds` from which on they follow the user's last message.
-    turn: int = 0
+    # What was changed since the user's last message; not what failed, was refused or has no result.
+    changes: tuple[ToolAction, ...] = ()
+    # The last failed change of each file since then, if none of that file succeeded after it.
+    unmade: tuple[ToolAction, ...] = ()
     unanswered: tuple[ToolAction, ...] = ()
+    # Calls whose turn ended without their result: nobody knows what they did.
+    abandoned: frozenset[str] = frozenset()
+    # Commands that still run in the background, by the id that the harness gave them.
+    background: Mapping[str, ToolAction] = {}
     failed: frozenset[str] = frozenset()
     files: Mapping[str, FileWork] = {}
     failures: tuple[ToolFailure, ...] = ()
-    # Calls that the user refused.
-    refused: frozenset[str] = frozenset()
+    # Calls that the user refused, and what they said.
+    refused: Mapping[str, str] = {}
+    # Whether the user interrupted the model and has said nothing since; the call that they refused then.
+    is_stopped: bool = False
+    refusal: QuotedText | None = None
     # Telling lines of the last results, by call.
     last_lines: Mapping[str, tuple[str, ...]] = {}
     # Answers that the user gave through a tool.

@@ -31,6 +31,11 @@ _BEGINS: Final = re.compile(
 )
 _WRAPPING: Final = re.compile(r"</?(?:tool_use_error|error)>")
 _TAG_LINE: Final = re.compile(r"\s*</?[\w-]{1,40}>\s*$")
+# What Gemini CLI prints behind the output of a command, if it says nothing.
+_TRAILER: Final = re.compile(
+    r"^(?:Error: \((?:none|empty)\)|Output: \(empty\)|Exit Code: 0|Signal: (?:0|\(none\))|Background PIDs: .*"
+    r"|Process Group PGID: .*)$"
+)
 _EXIT: Final = re.compile(r"^Exit code \d+\s*$")
 _RULER: Final = re.compile(r"^[\W_]*(?:test session starts)?[\W_]*$")
 # How Claude Code records that a person refused, and what they said (as in recorded sessions); and how our own
@@ -38,6 +43,8 @@ _RULER: Final = re.compile(r"^[\W_]*(?:test session starts)?[\W_]*$")
 _REFUSED: Final = (
     "The user doesn't want to proceed with this tool use",
     "The user doesn't want to take this",
+    "User chose to stay in plan mode",
+    "User rejected tool use",
     "PermissionDenied: the user said no to: ",
     # The wording in transcripts of everturn 0.1.0.
     "Refused: the user said no to: ",
@@ -121,6 +128,9 @@ def _plain(lines: Iterable[str], most: int) -> tuple[str, ...]:
     plain = (
         line.strip()
         for line in lines
-        if line.strip() and not _RULER.match(line[:_LOOKED_AT]) and not _TAG_LINE.match(line)
+        if line.strip()
+        and not _RULER.match(line[:_LOOKED_AT])
+        and not _TAG_LINE.match(line)
+        and not _TRAILER.match(line[:_LOOKED_AT])
     )
     return tuple(islice(plain, most))

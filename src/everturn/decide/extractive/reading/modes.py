@@ -10,6 +10,7 @@ from everturn.measure.tool_table import ToolPurpose
 MODE_PURPOSES: Final[frozenset[ToolPurpose]] = frozenset({"enters_plan_mode", "presents_plan"})
 PLAN: Final = "plan"
 _ON: Final = re.compile(r"\bplan mode (?:is (?:active|on|still active))\b", re.IGNORECASE)
+_STAY: Final = "stay in plan mode"
 _OFF: Final = re.compile(r"\b(?:exited|left) plan mode\b|plan mode is (?:off|no longer)", re.IGNORECASE)
 
 
@@ -21,6 +22,7 @@ class ModeState:
         self.is_planning = False
         self.plan = ""
         self.is_approved = False
+        self.is_refused = False
         # Messages of the user since the plan was presented.
         self.plan_age = 0
         self._presented: set[str] = set()
@@ -41,15 +43,18 @@ class ModeState:
     def begin(self, does: ToolPurpose, call: str, given: ToolInput) -> None:
         if does == "presents_plan":
             self._presented.add(call)
-            self.is_approved = False
+            self.is_approved = self.is_refused = False
             self.plan_age = 0
             plan = given.get("plan")
             self.plan = plan if isinstance(plan, str) and plan.strip() else self.plan
 
-    def end(self, does: ToolPurpose, call: str, *, failed: bool) -> None:
+    def end(self, does: ToolPurpose, call: str, said: str = "", *, failed: bool) -> None:
         if does == "enters_plan_mode" and not failed:
             self.is_planning = True
-        elif call in self._presented and not failed:
+        elif call in self._presented and failed:
+            self.is_refused = True
+            self.is_planning = self.is_planning or _STAY in said
+        elif call in self._presented:
             self.is_planning = False
             self.is_approved = True
             # What the user chose instead is told with their next message.

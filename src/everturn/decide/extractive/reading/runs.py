@@ -25,6 +25,9 @@ class CommandRuns:
         self._uncommitted: dict[str, None] = {}
         self._open: dict[int, tuple[set[str], bool]] = {}
         self._passed_since: dict[int, str] = {}
+        # Runs that would not have shown a failure.
+        self._hidden_since: dict[int, str] = {}
+        self._commands: dict[int, str] = {}
 
     def edited(self, path: str) -> None:
         self._uncommitted[path] = self._unchecked[path] = None
@@ -33,11 +36,11 @@ class CommandRuns:
         """The failures that this run settles."""
         ran = commands.programs(command)
         self.programs.update(ran)
-        if not was_refused:
+        if not was_refused and not commands.runs_in_background(result):
             self._note_check(command, ran)
         if "git " in command or "gh " in command:
             self._note_git(command, text_of(result), failed=failed)
-        return [] if failed else self._settled(command, set(ran))
+        return [] if failed or not self._open else self._settled(command, set(ran), result)
 
     def failed(self, at: int, command: str) -> None:
         """The failure number `at` is from this command. An older failure of the same programs is replaced."""
@@ -45,10 +48,13 @@ class CommandRuns:
         self._open = {index: known for index, known in self._open.items() if not known[0] <= ran}
         if ran and (commands.is_check(command) or commands.is_delivery(command)):
             self._open[at] = ran, commands.is_narrowed(command)
+            self._commands[at] = command
 
-    def still_failing(self) -> dict[int, str]:
-        """Open failures, each with a related check that passed later, if there was one."""
-        return {at: self._passed_since.get(at, "") for at in self._open}
+    def still_failing(self) -> dict[int, tuple[str, str]]:
+        """Open failures, each with a related check that passed later, and with a later run of the same
+        that did not show how it ended; "" for none.
+        """
+        return {at: (self._passed_since.get(at, ""), self._hidden_since.get(at, "")) for at in self._open}
 
     def uncommitted(self) -> tuple[str, ...]:
         return tuple(self._uncommitted)
@@ -64,11 +70,17 @@ class CommandRuns:
             self.last_check = command
             self._unchecked.clear()
 
-    def _settled(self, command: str, ran: set[str]) -> list[int]:
+    def _settled(self, command: str, ran: set[str], result: Block) -> list[int]:
         is_narrowed = commands.is_narrowed(command)
+        is_shown = commands.shows_how_it_ended(command, result)
         settled: list[int] = []
         for at, (left, was_narrowed) in list(self._open.items()):
             if is_narrowed and not was_narrowed:
+                continue
+            # What let the failure through would do so again.
+            if not is_shown and (self._commands[at] != command or commands.runs_in_background(result)):
+                if left & ran:
+                    self._hidden_since[at] = command
                 continue
             if not is_narrowed and (commands.tests_only((*left, *ran)) or _is_related(command, left, ran)):
                 self._passed_since[at] = command

@@ -12,8 +12,8 @@ _BREAK: Final = re.compile(r"(?<=[.!?])\s+|\n+")
 _MARKUP: Final = " \t\r-*>#•"
 
 _STANDING: Final = re.compile(
-    r"\b(?:never|always|do not|don'?t|must(?:n'?t)?|should(?:n'?t| not| never| always)|avoid|prefer"
-    r"|make sure|ensure|from now on|no longer|remember|forbidden|not allowed|only ever|at all times"
+    r"\b(?:never(?! ?mind\b)|always|do not|don'?t|must(?:n'?t)?|should(?:n'?t| not| never| always)|avoid"
+    r"|prefer|make sure|ensure|from now on|no longer|remember|forbidden|not allowed|only ever|at all times"
     r"|instead of|rather than|keep (?:each|every|all|it|the)|leave \S+ alone|stop \w+ing)\b"
     r"|^(?:please )?(?:use|only|no|without|stick to|keep) \w+",
     re.IGNORECASE,
@@ -65,8 +65,9 @@ def conclusions(text: str, most: int) -> Iterator[str]:
 
 
 def announcements(text: str, most: int) -> Iterator[str]:
-    """Sentences that announce a next step. One that ends in a colon announces only the call after it."""
-    return (said for said in _those(_ANNOUNCED, text, most) if not said.endswith(":"))
+    """Sentences that announce a next step. One that ends in a colon announces only the call after it, and a
+    question announces nothing."""
+    return (said for said in _those(_ANNOUNCED, text, most) if not said.endswith((":", "?")))
 
 
 def _those(pattern: re.Pattern[str], text: str, most: int) -> Iterator[str]:

@@ -32,6 +32,13 @@ class Turns:
         # Where the statements of this turn begin.
         self._start = 0
         self._is_interrupted = False
+        # The refused call after which nothing was said or done, with what the person said.
+        self.refusal: QuotedText | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the user stopped the model and has said nothing since."""
+        return self._is_interrupted
 
     @property
     def current(self) -> tuple[QuotedText, ...]:
@@ -55,28 +62,38 @@ class Turns:
                 self.own_work.append(QuotedText(sentence, record))
         self.messages.append(QuotedText(text, record, find_question(text, before)))
         self.words.update(long_words(text))
-        self.is_answered = self.ends_with_words = self._is_interrupted = False
+        self.is_answered = self.ends_with_words = False
+        self._go_on()
 
     def said(self, text: str, record: str) -> None:
         """Words of the model."""
         self.is_answered = self.ends_with_words = True
-        self._is_interrupted = False
+        self._go_on()
         self.statements.append(QuotedText(text, record))
         self.words.update(long_words(text))
 
     def acted(self) -> None:
         """A call of the model."""
         self.is_answered = True
-        self.ends_with_words = self._is_interrupted = False
+        self.ends_with_words = False
+        self._go_on()
 
     def refused(self, words: str, record: str, call: str) -> None:
-        """Words with which the user refused a call."""
-        self.corrections.append(QuotedText(words, record, call))
+        """The user refused a call, and may have said why."""
+        self.refusal = QuotedText(words, record, call)
+        self._is_interrupted = True
+        if words:
+            self.corrections.append(self.refusal)
+
+    def _go_on(self) -> None:
+        self._is_interrupted = False
+        self.refusal = None
 
     def _close(self) -> None:
-        if self.current and self.messages:
+        asked = next((said for said in reversed(self.messages) if not is_local(said.text)), None)
+        if self.current and asked:
             last = self.statements[-1]
-            about = " ".join(self.messages[-1].text[:_ABOUT].split())
+            about = " ".join(asked.text[:_ABOUT].split())
             self.reports.append(QuotedText(last.text, last.record, about))
         self._start = len(self.statements)
 

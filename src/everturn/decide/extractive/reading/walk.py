@@ -14,6 +14,7 @@ import msgspec
 from everturn.decide.authorship import typed_words
 from everturn.decide.extractive.reading import commands, failures, user_edits
 from everturn.decide.extractive.reading.agents import AgentReports
+from everturn.decide.extractive.reading.background import BackgroundCommands, BackgroundEnd
 from everturn.decide.extractive.reading.calls import read_tool_actions, read_tool_input
 from everturn.decide.extractive.reading.earlier import merged, parse_summary
 from everturn.decide.extractive.reading.facts import (
@@ -40,6 +41,8 @@ from everturn.wire.queued_messages import QueuedMessage
 _INTERRUPTED: Final = "[Request interrupted by user"
 _QUEUED: Final = "queued_command"
 _REMINDER: Final = "<system-reminder>"
+# Wrappers that never hold a task.
+_NO_TASK: Final = ("<local-command-", "<bash-", "<task-notification", "<ide_", _REMINDER)
 # Results whose end may be shown, and how many lines of a search.
 _LAST_RESULTS: Final = 24
 _MATCHES: Final = 4
@@ -104,11 +107,24 @@ class _Walk:
         self._modes = ModeState()
         self._runs = CommandRuns()
         self._agents = AgentReports()
+        self._background = BackgroundCommands()
         self._tasks = TaskList()
+        # Wrapped texts before the first reply; the task, if no person said anything there.
+        self._opening: list[QuotedText] = []
+        self._has_begun = False
+        self._expansion: QuotedText | None = None
         self._deeds: dict[str, ToolAction] = {}
         self._open: dict[str, ToolAction] = {}
+        # Calls whose turn ended before their result; one that comes later still counts.
+        self._abandoned: set[str] = set()
+        # What open calls will have done to files if they succeed; a patch may touch several.
+        self._begun: dict[str, tuple[ToolAction, ...]] = {}
+        # Changes since the user's last message.
+        self._changes: list[ToolAction] = []
+        # Changes since then that failed, by file, until one of that file succeeds.
+        self._unmade: dict[str, ToolAction] = {}
         self._failed: set[str] = set()
-        self._refused: set[str] = set()
+        self._refused: dict[str, str] = {}
         self._results: deque[Block] = deque(maxlen=_LAST_RESULTS)
         self._files: dict[str, FileWork] = {}
         # Paths of earlier summaries that may be the end of a longer one.
@@ -119,8 +135,6 @@ class _Walk:
         self._earlier = EarlierSummary()
         # Failures that were not followed by another action yet.
         self._unmet: list[int] = []
-        # How many calls there were when the user spoke last.
-        self._turn = 0
 
     def add(self, record: Record) -> None:
         if isinstance(record.edit, Pinned):
@@ -148,13 +162,20 @@ class _Walk:
         return Facts(
             messages=tuple(turns.messages),
             statements=tuple(turns.statements),
+            task=self._task(),
+            expansion=self._expansion,
             deeds=tuple(self._deeds.values()),
-            turn=self._turn,
+            changes=tuple(self._changes),
+            unmade=tuple(self._unmade.values()),
             unanswered=tuple(self._open.values()),
+            abandoned=frozenset(self._abandoned),
+            background=self._background.running,
             failed=frozenset(self._failed),
             files=self._files,
             failures=tuple(self._failures),
-            refused=frozenset(self._refused),
+            refused=self._refused,
+            is_stopped=turns.is_stopped,
+            refusal=turns.refusal,
             last_lines={block.call: lines for block in self._results if (lines := self._lines(block))},
             answers=tuple(self._answers),
             corrections=tuple(turns.corrections),
@@ -173,6 +194,16 @@ class _Walk:
             state=self._state(),
         )
 
+    def _task(self) -> QuotedText | None:
+        heard = not self._has_begun and self._turns.messages
+        return self._opening[-1] if self._opening and not heard else None
+
+    def _begin_work(self) -> None:
+        """What comes after the first reply is not the task. Before it a person's words are."""
+        if not self._has_begun and self._turns.messages:
+            self._opening.clear()
+        self._has_begun = True
+
     def _state(self) -> WorkState:
         modes, runs = self._modes, self._runs
         return WorkState(
@@ -180,13 +211,14 @@ class _Walk:
             is_planning=modes.is_planning,
             plan=modes.plan,
             plan_approved=modes.is_approved,
+            plan_refused=modes.is_refused,
             plan_age=modes.plan_age,
             conflicts=tuple(runs.merges.open),
             under_way=runs.merges.under_way,
             git_known=runs.merges.is_known,
             failing=tuple(
-                msgspec.structs.replace(self._failures[at], passed_since=command)
-                for at, command in runs.still_failing().items()
+                msgspec.structs.replace(self._failures[at], passed_since=passed, hidden_since=hidden)
+                for at, (passed, hidden) in runs.still_failing().items()
             ),
             programs=frozenset(runs.programs),
             commits=tuple(runs.commits),
@@ -208,6 +240,7 @@ class _Walk:
         return failures.first_lines(block, _MATCHES) if verb == "other" else ()
 
     def _take_over(self, text: str) -> None:
+        self._begin_work()
         found = parse_summary(text)
         self._earlier = merged(self._earlier, found)
         self._loose |= {file.path: None for file in found.files if not file.path.startswith(("/", "~"))}
@@ -228,8 +261,28 @@ class _Walk:
                 self._end(block, record)
             elif block.kind == "text":
                 self._hear_harness(block, record.uuid)
+                if not self._has_begun and is_shown_to_user(record):
+                    self._hear_opening(block, record.uuid)
+        if record.meta and not self._turns.is_answered:
+            self._hear_expansion(record)
         if text := human_words(record):
+            # A new turn: what has no result by now was interrupted.
+            self._abandoned |= self._open.keys()
+            self._open.clear()
             self._hear_words(text, record.uuid)
+
+    def _hear_opening(self, block: Block, record: str) -> None:
+        """Many programs hand the task over in a tag of their own, `<pr_description>...`."""
+        text = text_of(block).strip()
+        if text.startswith("<") and not text.startswith(_NO_TASK) and not typed_words(text):
+            self._opening.append(QuotedText(text, record))
+
+    def _hear_expansion(self, record: Record) -> None:
+        """What the program puts behind a command that the user typed: the prompt that it stands for."""
+        typed = self._turns.messages[-1].text if self._turns.messages else ""
+        text = "\n".join(text_of(block) for block in record.blocks if block.kind == "text").strip()
+        if typed.startswith("/") and not is_local(typed) and text and not text.startswith("<"):
+            self._expansion = QuotedText(text, record.uuid, typed)
 
     def _hear_words(self, text: str, record: str) -> None:
         self._turns.heard(text, record)
@@ -239,7 +292,8 @@ class _Walk:
         self._modes.plan_age += 1
         if self._unmet:
             self._judge(self._unmet[-1], text)
-        self._turn = len(self._deeds)
+        self._changes.clear()
+        self._unmade.clear()
 
     def _hear_harness(self, block: Block, record: str) -> None:
         """What the harness says in the place of a person: an interruption, a notice, a reminder."""
@@ -253,6 +307,8 @@ class _Walk:
             for path in user_edits.files_changed_by_user(block, ""):
                 self._changed_by_user(path)
         else:
+            if ended := self._background.notified(block):
+                self._end_background(*ended, block, record)
             self._agents.notified(text, record)
 
     def _judge(self, at: int, words: str) -> None:
@@ -262,6 +318,7 @@ class _Walk:
             self._failures[at] = msgspec.structs.replace(failure, feedback=words)
 
     def _hear_model(self, record: Record) -> None:
+        self._begin_work()
         is_synthetic = record.reply is not None and record.reply.is_synthetic
         for block in record.blocks:
             if block.is_call:
@@ -276,12 +333,23 @@ class _Walk:
             self._tasks.note(row.does, block.call, given)
         elif row.does in MODE_PURPOSES:
             self._modes.begin(row.does, block.call, given)
-        for deed in read_tool_actions(block, given, row):
-            if deed.verb in ("read", "edited", "wrote") and deed.target:
-                self._touch(deed)
-            self._deeds[block.call] = self._open[block.call] = deed
-        if (deed := self._deeds[block.call]).verb in ("edited", "wrote", "ran"):
+        done = read_tool_actions(block, given, row)
+        deed = self._deeds[block.call] = self._open[block.call] = done[-1]
+        if deed.verb in ("read", "edited", "wrote"):
+            self._begun[block.call] = done
+        if deed.verb in ("edited", "wrote", "ran"):
             self._meet(deed)
+
+    def _succeed(self, call: str) -> None:
+        """Only a result says that a file was read or changed: a call may fail or be refused."""
+        for deed in self._begun.pop(call, ()):
+            if not deed.target:
+                continue
+            self._touch(deed)
+            if deed.verb != "read":
+                self._changes.append(deed)
+                self._unmade.pop(deed.target, None)
+                self._runs.edited(deed.target)
 
     def _touch(self, deed: ToolAction) -> None:
         """Move the file to the end: files are in the order of their last use."""
@@ -319,28 +387,46 @@ class _Walk:
             or self._deeds.get(block.call)
             or ToolAction(block.call, "", "other")
         )
+        self._abandoned.discard(block.call)
         self._results.append(block)
+        if over := self._background.polled(deed.target, block):
+            self._end_background(*over, block, record.uuid)
+            return
         ran = deed.verb == "ran"
         failed = failures.is_error(block) or _reports_failure(deed, block)
         if failed:
             self._fail(block, deed, record.uuid)
+        if ran and not failed:
+            self._background.started(deed, block)
         if ran:
             refused = block.call in self._refused
             for at in self._runs.ended(deed.target, block, failed=failed, was_refused=refused):
                 self._failures[at] = msgspec.structs.replace(self._failures[at], passed=True)
-        elif deed.verb in ("edited", "wrote") and not failed and deed.target:
-            self._runs.edited(deed.target)
+        elif not failed:
+            self._succeed(block.call)
         self._end_special(block, deed, record.uuid, failed=failed)
         for path in user_edits.files_changed_by_user(block, deed.target):
             self._changed_by_user(path)
         if deed.verb in ("edited", "wrote") and user_edits.was_modified_by_user(record):
             self._changed_by_user(deed.target)
 
+    def _end_background(self, deed: ToolAction, how: BackgroundEnd, block: Block, record: str) -> None:
+        """The result or notice that says how a command in the background ended."""
+        if how == "killed":
+            return
+        if failed := how == "failed" or commands.has_failed(deed.target, block):
+            self._fail(block, deed, record)
+        for at in self._runs.ended(deed.target, block, failed=failed):
+            self._failures[at] = msgspec.structs.replace(self._failures[at], passed=True)
+
     def _end_special(self, block: Block, deed: ToolAction, record: str, *, failed: bool) -> None:
         """Results that are read for what they say: of tasks, questions, plans and agents."""
         does = self._tools.find(deed.tool).does
         if does in MODE_PURPOSES:
-            self._modes.end(does, block.call, failed=failed)
+            self._modes.end(does, block.call, text_of(block), failed=failed)
+        elif does == "stops_agent":
+            self._background.stopped(deed.target)
+            self._agents.stopped(deed.target)
         elif does in ("runs_agent", "collects_agent"):
             self._agents.returned(deed.target, text_of(block), record, failed=failed)
         elif failed:
@@ -353,19 +439,20 @@ class _Walk:
             self._answers.append(QuotedText(text_of(block), record))
 
     def _fail(self, block: Block, deed: ToolAction, record: str) -> None:
-        self._failed.add(block.call)
+        self._failed.add(deed.call)
         lines = failures.telling_lines(block)
         if lines and failures.was_refused(lines[0]):
-            if words := failures.words_of_refusal(text_of(block)):
-                self._turns.refused(words, record, f"{deed.tool} {deed.target}".strip())
-                self._runs.merges.heard(words)
-            self._refused.add(block.call)
-            self._turns.interrupted()
+            words = failures.words_of_refusal(text_of(block))
+            self._turns.refused(words, record, f"{deed.tool} {deed.target}".strip())
+            self._runs.merges.heard(words)
+            self._refused[block.call] = words
             return
         if lines:
             at = len(self._failures)
             self._unmet.append(at)
             self._failures.append(ToolFailure(deed, lines))
+            if deed.verb in ("edited", "wrote") and deed.target:
+                self._unmade[deed.target] = deed
             if deed.verb == "ran":
                 self._runs.failed(at, deed.target)
 

@@ -30,6 +30,7 @@ _LINE: Final = 160
 _FINDING: Final = 400
 _MIN_FINDING: Final = 24
 _MAX_DEFINED: Final = 24
+_REFUSED: Final = "refused by the user"
 
 
 def pending(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
@@ -39,10 +40,18 @@ def pending(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
         for task in open_tasks
     ]
     if facts.messages and not facts.is_answered and facts.last_request:
-        entries.append(_said("not answered yet", _alone(facts.last_request), settings.request, rank=0))
+        entries.append(_said(wording.UNANSWERED, _alone(facts.last_request), settings.request, rank=0))
+    entries += _stopped(facts)
     entries += state.open_items(facts, settings)
     entries += _unfinished(facts)
-    entries += [SummaryEntry(f"no result yet: {described(deed)}", rank=2) for deed in facts.unanswered]
+    waiting = Counter(map(described, facts.unanswered))
+    entries += [
+        SummaryEntry(f"no result yet: {call}{f' ({count:,}×)' if count > 1 else ''}", rank=2)
+        for call, count in waiting.items()
+    ]
+    entries += [SummaryEntry(f"{wording.UNMADE}: {described(deed)}", rank=2) for deed in facts.unmade]
+    for name, deed in facts.background.items():
+        entries.append(SummaryEntry(f"{wording.RUNNING}, as {name}: {described(deed)}", rank=1))
     if asked := _asked(facts):
         entries.append(SummaryEntry(f"{wording.ASKING}: {quote(asked)}", rank=1))
     if facts.offer:
@@ -52,8 +61,22 @@ def pending(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
     return [*entries, *carried(old, wording.HANDED_DOWN)]
 
 
+def _stopped(facts: Facts) -> Iterator[SummaryEntry]:
+    """The user's refusal or interruption, if nothing came after it."""
+    refused = clipped(one_line(facts.refusal.about), _LINE) if facts.refusal else ""
+    if facts.refusal and facts.refusal.text:
+        yield SummaryEntry(
+            f"{wording.UNANSWERED}, said when refusing `{refused}`: {quote(facts.refusal.text)}", rank=0
+        )
+    elif facts.is_stopped:
+        how = f"refused `{refused}`" if refused else "interrupted the model"
+        yield SummaryEntry(f"{wording.STOPPED}: the user {how} and has said nothing since", rank=0)
+
+
 def _unfinished(facts: Facts) -> Iterator[SummaryEntry]:
     """The model was at work when the summary was made: it has not said that the request is done."""
+    if facts.is_answered and not facts.ends_with_words and facts.task and not facts.last_request:
+        yield SummaryEntry(f"{wording.AT_WORK}: the task in 1", rank=1)
     if facts.is_answered and not facts.ends_with_words and facts.last_request:
         begin = clipped(facts.last_request.text, _SHORT)
         yield SummaryEntry(f"{wording.AT_WORK}: {quote(begin)}", rank=1)
@@ -84,6 +107,11 @@ def current_work(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
     entries = state.modes(facts, settings)
     if last := facts.last_request:
         entries.append(_said("the user's last message", last, settings.request, rank=0))
+    if last and facts.expansion and facts.expansion.about == last.text:
+        prompt = QuotedText(facts.expansion.text, facts.expansion.record)
+        entries.append(
+            _said("the program put in the place of that command", prompt, settings.request, rank=1)
+        )
     return entries + _findings(facts, settings) + _work(facts, settings)
 
 
@@ -104,11 +132,7 @@ def _work(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
 
 def _changed(facts: Facts) -> list[SummaryEntry]:
     """Files that were changed since the user's last message, and how often."""
-    times = Counter(
-        deed.target
-        for deed in facts.deeds[facts.turn :]
-        if deed.verb in ("edited", "wrote") and deed.target and deed.call not in facts.failed
-    )
+    times = Counter(deed.target for deed in facts.changes)
     if not times:
         return []
     named = ", ".join(f"{one_line(path)} ({count:,}×)" for path, count in times.items())
@@ -121,12 +145,7 @@ def _changed(facts: Facts) -> list[SummaryEntry]:
 
 def _defined(facts: Facts) -> list[str]:
     """Functions and types that the changes since the user's last message define."""
-    made = (
-        name
-        for deed in facts.deeds[facts.turn :]
-        if deed.verb in ("edited", "wrote") and deed.call not in facts.failed
-        for name in definitions(deed.new_text)
-    )
+    made = (name for deed in facts.changes for name in definitions(deed.new_text))
     return list(dict.fromkeys(made))[:_MAX_DEFINED]
 
 
@@ -153,9 +172,16 @@ def _told_lines(deed: ToolAction, facts: Facts) -> list[str]:
 def _outcome(deed: ToolAction, facts: Facts) -> str:
     """The end of a command proves little: its output only reported no failure."""
     if deed.call in facts.refused:
-        return "refused by the user"
+        said = facts.refused[deed.call]
+        return (
+            f"refused by the user, who said: {quote(clipped(one_line(said), _SHORT))}" if said else _REFUSED
+        )
     if deed.call in facts.failed:
         return "failed"
+    if deed.call in facts.abandoned:
+        return "interrupted, no result"
+    if any(deed == each for each in facts.background.values()):
+        return "running in the background"
     return "no failure reported" if deed.verb == "ran" else "done"
 
 
@@ -163,6 +189,7 @@ def next_step(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
     entries: list[SummaryEntry] = []
     if last := facts.last_request:
         entries.append(_said("the user asked last", _alone(last), settings.sentence, rank=0))
+    entries += _stopped(facts)
     entries += [
         SummaryEntry(f"in progress: {quote(task.text)}", rank=1)
         for task in facts.tasks

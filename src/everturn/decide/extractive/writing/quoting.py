@@ -99,8 +99,6 @@ def shortened(text: str, limit: int) -> str:
     head = pieces[0][:keep_head].rstrip()
     keep_end = max(0, limit - keep_head)
     end = pieces[-1][len(pieces[-1]) - keep_end :].lstrip() if keep_end < len(pieces[-1]) else pieces[-1]
-    if len(pieces) == 1 and len(head) + len(end) >= len(text):
-        return text
     gone = original_length(text) - len(head) - len(end)
     cut = f"{head} [… {gone:,} characters left out …] {end}"
     return cut if len(cut) < len(text) else text

@@ -29,6 +29,10 @@ def request(facts: Facts, settings: SummarySettings, instructions: str) -> list[
     entries: list[SummaryEntry] = []
     if instructions.strip():
         entries.append(_entry(wording.ASKED, instructions.strip(), rank=1))
+    if task := facts.task.text if facts.task else facts.earlier.task:
+        words = quote(shortened(task, settings.rungs[0]))
+        short = quote(shortened(task, settings.request))
+        entries.append(SummaryEntry(f"{wording.TASK}: {words}", 1, f"{wording.TASK}: {short}"))
     said = facts.all_messages
     if said:
         first = next((each for each in said if not _BARE.fullmatch(each.text)), said[0])

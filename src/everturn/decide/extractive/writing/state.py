@@ -29,11 +29,17 @@ def modes(facts: Facts, settings: SummarySettings) -> list[SummaryEntry]:
     elif state.permission and state.permission != "default":
         entries.append(SummaryEntry(f"permission mode: {one_line(state.permission)[:_SHORT]}", rank=1))
     if state.plan:
-        how = "approved by the user" if state.plan_approved else "not approved"
+        how = _standing_of_plan(facts)
         short = f"the plan ({how}): {quote(shortened(state.plan, _SHORT))}"
         whole = f"the plan ({how}): {quote(shortened(state.plan, settings.statement))}"
         entries.append(SummaryEntry(whole if state.plan_age <= _FRESH else short, 2, short))
     return entries
+
+
+def _standing_of_plan(facts: Facts) -> str:
+    if facts.state.plan_approved:
+        return "approved by the user"
+    return "refused by the user" if facts.state.plan_refused else "not approved"
 
 
 def open_items(facts: Facts, settings: SummarySettings) -> Iterator[SummaryEntry]:
@@ -50,7 +56,13 @@ def open_items(facts: Facts, settings: SummarySettings) -> Iterator[SummaryEntry
         yield SummaryEntry(f"{wording.UNCHECKED} (`{clipped(state.last_check, _CHECK)}`): {named}", rank=1)
     for name in state.running_agents:
         yield SummaryEntry(f"an agent is still running: {quote(one_line(name))}", rank=1)
-    if state.plan and not state.plan_approved:
+    if state.plan and state.plan_refused:
+        # What the user said next is about it, or about something else.
+        if not state.plan_age:
+            yield SummaryEntry(
+                "the user refused the plan: change nothing before they say more, see 8", rank=0
+            )
+    elif state.plan and not state.plan_approved:
         yield SummaryEntry("the plan was presented and is not approved yet, see 8", rank=0)
 
 
@@ -58,6 +70,8 @@ def _failing(failure: ToolFailure, settings: SummarySettings) -> SummaryEntry:
     head = f"{wording.FAILING}: {described(failure.deed)}"
     if failure.passed_since:
         head += f"; later `{clipped(failure.passed_since, _CHECK)}` reported no failure"
+    if failure.hidden_since:
+        head += f"; `{clipped(failure.hidden_since, _CHECK)}` ran later and does not show how it ended"
     lines = prefix_lines(clipped(line, settings.sentence) for line in failure.lines)
     return SummaryEntry(f"{head}\n{lines}", rank=0, short=head)
 
@@ -69,10 +83,12 @@ def is_replaced(item: str, facts: Facts) -> bool:
         return facts.tasks_known
     if item.startswith((wording.CONFLICTED, wording.UNDER_WAY)):
         return state.git_known
-    if item.startswith((wording.AT_WORK, wording.NOT_MENTIONED)):
+    if item.startswith((wording.AT_WORK, wording.NOT_MENTIONED, wording.STOPPED, wording.UNANSWERED)):
         return facts.is_answered or bool(facts.messages)
     if item.startswith((wording.ASKING, wording.OFFERED)):
         return bool(facts.messages)
+    if item.startswith(wording.UNMADE):
+        return bool(facts.messages) or any(f"`{deed.target}`" in item for deed in facts.changes)
     if item.startswith(wording.UNCHECKED):
         return bool(state.last_check)
     if item.startswith(wording.FAILING):

@@ -35,6 +35,8 @@ UP_TO: Final = "[Newer messages are kept as they are and follow this summary.]"
 NOTHING: Final = "   (none)"
 FIRST, LATEST, STANDING, PINNED, ANSWERED = "first", "latest", "standing", "pinned", "answered"
 CORRECTED: Final = "corrected"
+# In a wrapper of a program: it says what the work is about, and gives no rules in the user's name.
+TASK: Final = "the task as a program handed it over"
 # Beginnings of entries that a later state replaces.
 TODO, CONFLICTED, FAILING, UNDER_WAY = (
     "todo (",
@@ -44,6 +46,10 @@ TODO, CONFLICTED, FAILING, UNDER_WAY = (
 )
 AT_WORK, UNCHECKED = "at work on, and not reported as done", "changed after the last check"
 NOT_MENTIONED: Final = "items of that request that the model has not named since"
+UNANSWERED: Final = "not answered yet"
+STOPPED: Final = "stopped here"
+UNMADE: Final = "failed, and the file was not changed since"
+RUNNING: Final = "still running in the background"
 ASKING: Final = "the model asked, and has no answer yet"
 OFFERED: Final = "offered by the model, neither accepted nor declined"
 # A model's list of what the user said is its own text.

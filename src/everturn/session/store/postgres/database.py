@@ -210,6 +210,13 @@ class Database:
 
 def name_of(url: str) -> str:
     """The address without user name, password and parameters, which may hold a password, too."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # Not in its words: they may repeat the password.
+        raise UsageError(
+            "The host in the address of PostgreSQL cannot be read. Write "
+            "postgresql://USER@HOST:PORT/DATABASE, with an IPv6 address in brackets."
+        ) from None
     host = parts.netloc.rpartition("@")[2]
     return f"{host or 'the local socket'}{parts.path}"

@@ -1,0 +1,62 @@
+"""The file of a large result is there when the model is pointed to it, also if somebody has deleted it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from surfaces.desk import call, tool
+
+LARGE = "a line of code, größer and \udc80\n" * 4_000
+
+
+def large(desk, **options):
+    return desk.open(tools=[tool("Bash", lambda given: LARGE, command={"type": "string"})], **options)
+
+
+def run_large(desk, session):
+    desk.twin.script({"content": [call("toolu_1", "Bash", command="make")]}, "It is long.")
+    session.send("Run it.")
+
+
+@pytest.mark.parametrize("gone", ["the file", "the folder"])
+def test_a_deleted_file_of_a_large_result_is_written_again_when_the_session_is_opened(desk, gone):
+    with large(desk) as session:
+        run_large(desk, session)
+        (path,) = Path(session._runtime.store.blob_folder).iterdir()
+        was = path.read_bytes()
+    assert str(path) in str(desk.bodies[-1])
+    shutil.rmtree(path.parent) if gone == "the folder" else path.unlink()
+    with large(desk):
+        assert path.read_bytes() == was
+
+
+def test_a_file_that_is_there_stays_as_it_is_and_reading_writes_none(desk):
+    with large(desk) as session:
+        run_large(desk, session)
+        (path,) = Path(session._runtime.store.blob_folder).iterdir()
+    path.write_text("mine")
+    with large(desk):
+        assert path.read_text() == "mine"
+    path.unlink()
+    with large(desk, access="read"):
+        assert not path.exists()
+
+
+def test_no_file_is_written_outside_the_folder_of_the_session(desk, tmp_path):
+    with large(desk) as session:
+        run_large(desk, session)
+        (path,) = Path(session._runtime.store.blob_folder).iterdir()
+    victim = tmp_path / "victim.txt"
+    desk.path.write_text(desk.path.read_text().replace(str(path), str(victim)))
+    with large(desk):
+        assert not victim.exists()
+
+
+def test_a_file_that_cannot_be_written_is_a_remark(desk):
+    with large(desk) as session:
+        run_large(desk, session)
+        (path,) = Path(session._runtime.store.blob_folder).iterdir()
+    shutil.rmtree(path.parent)
+    path.parent.write_text("in the way")
+    with large(desk) as session:
+        assert any(f"{path} could not be written" in remark for remark in session.remarks)
