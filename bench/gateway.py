@@ -158,7 +158,7 @@ def _run(app: Any, listener: socket.socket, lifespan: Any = "off", **options: An
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _serve_upstream(listener: socket.socket, pause: float) -> None:
+def _serve_upstream(listener: socket.socket, pause: float, at_once: int = 1) -> None:
     whole = {"id": "", "type": "message", "role": "assistant", "model": MODEL, "stop_reason": "end_turn"}
     count = 0
 
@@ -174,8 +174,10 @@ def _serve_upstream(listener: socket.socket, pause: float) -> None:
         kind = b"text/event-stream" if streamed else b"application/json"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
         if streamed:
-            for event in _events(message_fields):
-                await send({"type": "http.response.body", "body": event, "more_body": True})
+            events = _events(message_fields)
+            for at in range(0, len(events), at_once):
+                part = b"".join(events[at : at + at_once])
+                await send({"type": "http.response.body", "body": part, "more_body": True})
                 await asyncio.sleep(pause)
             await send({"type": "http.response.body", "body": b""})
         else:
