@@ -29,14 +29,29 @@ class CacheCreation(msgspec.Struct, frozen=True, gc=False):
     ephemeral_1h_input_tokens: int = 0
 
 
+class ServerToolUse(msgspec.Struct, frozen=True, gc=False):
+    """What the provider's own tools did that is not billed as tokens."""
+
+    web_search_requests: int = 0
+
+
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """The usage that the API reported for one call: three disjoint kinds of input, and the output."""
+    """The usage that the API reported for one call: three disjoint kinds of input, and the output. The fields
+    behind them change the price; one that was not reported is not written."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
     cache_creation: CacheCreation | None = None
+    speed: str | msgspec.UnsetType | None = msgspec.UNSET
+    inference_geo: str | msgspec.UnsetType | None = msgspec.UNSET
+    server_tool_use: ServerToolUse | msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def searches(self) -> int:
+        used = self.server_tool_use
+        return max(0, used.web_search_requests) if isinstance(used, ServerToolUse) else 0
 
     @property
     def context(self) -> int:
@@ -57,7 +72,13 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         )  # fmt: skip
         if plain >= 0 and written >= 0 and read >= 0 and output >= 0:
             return self
-        return Usage(max(0, plain), max(0, written), max(0, read), max(0, output), self.cache_creation)
+        return msgspec.structs.replace(
+            self,
+            input_tokens=max(0, plain),
+            cache_creation_input_tokens=max(0, written),
+            cache_read_input_tokens=max(0, read),
+            output_tokens=max(0, output),
+        )
 
 
 class ReplyMeta(msgspec.Struct, frozen=True, gc=False):

@@ -13,9 +13,9 @@ from typing import Final, Literal
 import msgspec
 
 from everturn.history.records import Record, Usage, record_time, reported_usage
-from everturn.measure.model import Model
+from everturn.measure.model import US_ONLY, Model
 from everturn.measure.model_table import find_model
-from everturn.measure.pricing import BilledTokens, price_in_dollars
+from everturn.measure.pricing import PER_MILLION, WEB_SEARCH, BilledTokens, price_in_dollars
 
 BillPurpose = Literal["conversation", "compact", "session_memory", "hold"]
 BILL_PURPOSES: Final[tuple[BillPurpose, ...]] = ("conversation", "compact", "session_memory", "hold")
@@ -87,7 +87,12 @@ def _price(usage: Usage, model: Model, on: date) -> Decimal:
         write_1h=write_1h,
         output=usage.output_tokens,
     )
-    return price_in_dollars(tokens, model.rates(on=on, prompt_tokens=tokens.prompt))
+    rates = model.rates(
+        on=on, prompt_tokens=tokens.prompt, speed="fast" if usage.speed == "fast" else "standard"
+    )
+    if usage.inference_geo == "us" and model.us_surcharge:
+        rates = rates.times(US_ONLY)
+    return price_in_dollars(tokens, rates) + usage.searches * WEB_SEARCH / PER_MILLION
 
 
 class Ledger:
