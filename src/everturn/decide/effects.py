@@ -79,6 +79,8 @@ class ModelAnswer(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
     stop_reason: str
     usage: Usage
+    # Who wrote it, and is paid; "" if the reply does not say, then it is the model of the request.
+    model: str = ""
 
 
 class ModelFailure(msgspec.Struct, frozen=True):

@@ -117,7 +117,9 @@ class LocalEffectHandler:
         except KeyboardInterrupt:
             return ModelFailure("cancelled", "cancelled while the summary was being written")
         usage = self._wire.summary_usage(answered.body, by_provider=effect.strategy == "provider")
-        return ModelAnswer(response.blocks, response.reply.stop_reason, clamp_usage(usage))
+        return ModelAnswer(
+            response.blocks, response.reply.stop_reason, clamp_usage(usage), response.reply.model
+        )
 
 
 def to_model_failure(problem: UpstreamError, wire: Wire = ANTHROPIC_WIRE) -> ModelFailure:

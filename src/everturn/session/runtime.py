@@ -15,7 +15,7 @@ from everturn.decide.authorship import label_agent_pin
 from everturn.decide.cache_breaks import DetectedBreak
 from everturn.decide.compact.build_records import said_by_hooks
 from everturn.decide.economy.head import HeadTool, decide_deferral
-from everturn.decide.effects import AskModel, HookEvent, HookOutcome, RunHooks
+from everturn.decide.effects import AskModel, HookEvent, HookOutcome, ModelAnswer, RunHooks
 from everturn.decide.events import CacheHeld, CompactionDone, Event, EventContext, HoldChecked, ToolsDeferred
 from everturn.decide.options import Options
 from everturn.engine import Conversation
@@ -389,8 +389,8 @@ class SessionRuntime:
                 moment=self.event_context(),
             )
 
-    def _paid_for(self, effect: AskModel, usage: Usage) -> None:
-        self._paid(effect.purpose, usage, model=effect.request.model)
+    def _paid_for(self, effect: AskModel, answer: ModelAnswer) -> None:
+        self._paid(effect.purpose, answer.usage, model=answer.model or effect.request.model)
 
     def _paid(self, purpose: Any, usage: Usage, *, model: str = "") -> None:
         name = model or self.conversation.setting.model.id

@@ -12,7 +12,6 @@ import msgspec
 from everturn.decide.effects import AskModel, Emit, HookOutcome, ModelAnswer, ModelFailure, RunHooks
 from everturn.decide.events import Compacting, EventContext, make_hook_trouble
 from everturn.engine.wire import Wire
-from everturn.history.records import Usage
 from everturn.session.effect_handler import STATUS_SECONDS, BlobWriter, LocalEffectHandler
 from everturn.session.files import Roots
 from everturn.session.hooks.run import Hooks
@@ -20,13 +19,13 @@ from everturn.session.upstream import RawResponse, Send, Stream, as_stream
 
 
 class SessionCallbacks:
-    """Callbacks of the handler. `tell` gets every event, `paid` the usage of a summary call, `remark` the
+    """Callbacks of the handler. `tell` gets every event, `paid` the answer of a summary call, `remark` the
     messages of hooks to the user. `asks` runs before a summary call, `cancels` if an interrupt ended it."""
 
     def __init__(
         self,
         tell: Callable[[msgspec.Struct], None],
-        paid: Callable[[AskModel, Usage], None],
+        paid: Callable[[AskModel, ModelAnswer], None],
         moment: Callable[[], EventContext],
         asks: Callable[[], None] = lambda: None,
         cancels: Callable[[], None] = lambda: None,
@@ -73,7 +72,7 @@ class SessionEffectHandler(LocalEffectHandler):
         self._to.asks()
         answer = super().ask_model(effect)
         if isinstance(answer, ModelAnswer):
-            self._to.paid(effect, answer.usage)
+            self._to.paid(effect, answer)
         elif answer.kind == "cancelled" and self.interrupt_ends_call:
             self._to.cancels()
             raise KeyboardInterrupt
