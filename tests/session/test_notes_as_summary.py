@@ -102,6 +102,21 @@ def test_notes_are_the_summary_and_no_model_is_asked_for_one(taken):
     assert b"Question 2." not in request
 
 
+@pytest.mark.spec("SM-6")
+def test_notes_that_came_before_the_session_is_closed_are_kept_and_billed(taken):
+    with taken.open() as session:
+        notes = session._runtime.notes
+        while notes._job is None:
+            taken.talk(session, 1)
+        assert notes._job.done.wait(20)
+    billed = session.bill.parts["session_memory"]
+    assert (taken.calls.count("notes"), billed.calls, billed.read, billed.output) == (1, 1, 900, 50)
+    assert [type(event) for event in taken.heard if isinstance(event, NotesTaken)] == [NotesTaken]
+    assert WORDS in Path(f"{taken.path}.notes.md").read_text(encoding="utf-8")
+    with taken.open() as session:
+        assert session.bill.parts["session_memory"] == billed
+
+
 class Virtual(threading.Event):
     """An event for which nobody waits: time passes at once, and something may happen meanwhile."""
 

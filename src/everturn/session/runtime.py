@@ -429,6 +429,9 @@ class SessionRuntime:
         try:
             if self._holder is not None:
                 self._holder.end()
+            if self.notes is not None:
+                # What has come since the last turn is paid for. The rest is not waited for.
+                self.notes.settle()
             if reason and not self.store.read_only_reason:
                 self.run_hooks("SessionEnd", reason=reason)
             self.write_state()

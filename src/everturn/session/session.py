@@ -365,8 +365,8 @@ class Session:
         return self._runtime.run_hooks(event, **payload)
 
     def close(self, reason: str = "other") -> None:
-        """Close the session and release its lock. Notes in progress are not waited for. `reason` is passed to
-        SessionEnd hooks; with "" they do not run."""
+        """Close the session and release its lock. Notes that have come are kept; those in progress are
+        not waited for. `reason` is passed to SessionEnd hooks; with "" they do not run."""
         self._runtime.close(reason)
 
     def __enter__(self) -> Self:
