@@ -6,12 +6,14 @@ import sqlite3
 import builders as b
 import pytest
 
+from everturn import Session
 from everturn.errors import SessionLocked, StoreError
 from everturn.session.store.folder import SqliteStores
 from everturn.session.store.jsonl_store import JsonlStore
 from everturn.session.store.migrations import Migration
 from everturn.session.store.places import open_stores
 from everturn.session.store.sqlite_index import MIGRATIONS
+from everturn.twin.testing import TwinForTests
 
 
 @pytest.fixture
@@ -63,6 +65,27 @@ def test_a_file_that_is_no_database_is_refused_and_stays(path):
         open_stores(f"sqlite:{path}")
     assert path.read_text().startswith("This is not a database.")
     assert os.listdir(path.parent) == [path.name]
+
+
+def test_several_sessions_of_one_process_share_a_store_until_the_last_is_closed(path):
+    store = {"url": f"sqlite:{path}"}
+    twin = TwinForTests()
+    given = {"client": twin.client(), "config": None, "store": store}
+    with Session.open("one", **given) as one, Session.open("two", **given) as two:
+        one.send("First.")
+        two.send("Second.")
+        with pytest.raises(SessionLocked, match=r"one\.jsonl is being written by process"):
+            Session.open("one", **given)
+        with Session.open("one", access="read", **given) as reader:
+            assert len(reader.conversation.log.records) == 2
+        one.close()
+        two.send("Third.")
+        with pytest.raises(SessionLocked, match=r"An SQLite store belongs to one process"):
+            SqliteStores(path)
+    stores = SqliteStores(path)
+    assert sorted(each.name for each in stores.conversations("default")) == ["one", "two"]
+    stores.close()
+    twin.close()
 
 
 def test_an_index_that_fails_loses_no_record(path, caplog):

@@ -7,8 +7,11 @@ postgresql://…             rows in PostgreSQL: for several replicas
 """
 
 import os
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from everturn.decide.options import StoreSettings
 from everturn.errors import InputError, UsageError
@@ -89,12 +92,51 @@ def open_session_store(
     if not settings.url:
         store = JsonlStore.open(path, fsync=settings.fsync, access=access)
         return store, store.close
-    stores = open_configured(settings, fsync=settings.fsync)
+    stores = _open_for_session(settings, access)
     try:
-        return stores.open(settings.tenant, os.fspath(path), access=access), stores.close
+        return stores.open(settings.tenant, os.fspath(path), access=access), partial(_SHARED.close, stores)
     except BaseException:
-        stores.close()
+        _SHARED.close(stores)
         raise
+
+
+def _open_for_session(settings: StoreSettings, access: Access) -> StoreFactory:
+    """An SQLite store belongs to one process, and a process may have many sessions: they share it. Whoever
+    only reads needs its transcripts, and not the database."""
+    url = settings.url.reveal()
+    if not url.startswith("sqlite:"):
+        return open_configured(settings, fsync=settings.fsync)
+    if access == "read":
+        return open_for_reading(url, default_folder())
+    return _SHARED.open(
+        os.path.realpath(_path(url.removeprefix("sqlite:").removeprefix("//"))), settings.fsync
+    )
+
+
+class _SharedStores:
+    """The SQLite stores that sessions of this process have open, each closed with its last session."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._open: dict[tuple[str, str], tuple[StoreFactory, int]] = {}
+
+    def open(self, path: str, fsync: Fsync) -> StoreFactory:
+        with self._guard:
+            stores, users = self._open.get((path, fsync)) or (open_stores(f"sqlite:{path}", fsync=fsync), 0)
+            self._open[path, fsync] = stores, users + 1
+        return stores
+
+    def close(self, stores: StoreFactory) -> None:
+        with self._guard:
+            key = next((key for key, (held, _) in self._open.items() if held is stores), None)
+            users = self._open.pop(key)[1] - 1 if key else 0
+            if key and users:
+                self._open[key] = stores, users
+            else:
+                stores.close()
+
+
+_SHARED: Final = _SharedStores()
 
 
 def default_folder() -> Path:
