@@ -67,6 +67,16 @@ def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path):
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.parametrize("password", ["ab/c+d@e=", "ab/cd", "12/34", "ab?cd", "ab#cd", "12#34"])
+def test_a_password_that_ends_the_host_too_early_is_not_repeated(password, tmp_path):
+    with pytest.raises(UsageError) as caught:
+        open_stores(f"postgresql://me:{password}@h/db", folder=tmp_path)
+    assert str(caught.value) == (
+        "What was given is not an address of PostgreSQL. Write postgresql://USER@HOST:PORT/DATABASE, with "
+        '"/", "?", "#" and "@" in a password as %XX, or the password in PGPASSWORD.'
+    )
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

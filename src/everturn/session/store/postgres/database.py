@@ -9,6 +9,7 @@ in between.
 """
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -56,6 +57,9 @@ _UNAVAILABLE: Final = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
 )
+
+# A name, or an IPv6 address in brackets, and a port.
+_HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(:[0-9]*)?")
 
 
 class _Refused(Exception):
@@ -219,4 +223,10 @@ def name_of(url: str) -> str:
             "postgresql://USER@HOST:PORT/DATABASE, with an IPv6 address in brackets."
         ) from None
     host = parts.netloc.rpartition("@")[2]
+    # A character of a password that ends the host leaves the password in a port, a path or a fragment.
+    if not all(map(_HOST.fullmatch, host.split(","))) or "@" in parts.path + parts.fragment:
+        raise UsageError(
+            "What was given is not an address of PostgreSQL. Write postgresql://USER@HOST:PORT/DATABASE, "
+            'with "/", "?", "#" and "@" in a password as %XX, or the password in PGPASSWORD.'
+        )
     return f"{host or 'the local socket'}{parts.path}"
