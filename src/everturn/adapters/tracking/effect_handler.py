@@ -40,7 +40,8 @@ from everturn.wire.anthropic import Request
 from everturn.wire.json_values import as_object
 
 AsyncSend = Callable[[bytes, Sequence[str]], Awaitable[RawResponse]]
-UsageCallback = Callable[[AskModel, Usage], None]
+# The request for a summary, what it used, and the model that wrote it.
+UsageCallback = Callable[[AskModel, Usage, str], None]
 
 # Enough for a summary; also the default for a session's own requests (`session/session.py`).
 SUMMARY_MAX_TOKENS: Final = 16_000
@@ -129,7 +130,8 @@ class TrackingEffectHandler(LocalEffectHandler):
         except InvalidResponseError as problem:
             return ModelFailure("api_error", problem.message)
         usage = self._wire.summary_usage(raw.body, by_provider=effect.strategy == "provider")
-        self._on_usage(effect, usage)
+        # The reply names the model that is paid: a fallback may have answered.
+        self._on_usage(effect, usage, response.reply.model or effect.request.model)
         return ModelAnswer(response.blocks, response.reply.stop_reason, usage)
 
 

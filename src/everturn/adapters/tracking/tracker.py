@@ -356,8 +356,8 @@ class ConversationTracker:
         return done
 
     def _handler_options(self, tracked: TrackedConversation) -> dict[str, Any]:
-        def add_usage(effect: AskModel, usage: Usage) -> None:
-            self._bill.pay(effect.purpose, usage, effect.request.model, tracked)
+        def add_usage(effect: AskModel, usage: Usage, model: str) -> None:
+            self._bill.pay(effect.purpose, usage, model, tracked)
 
         def tell(event: Event) -> None:
             self._reporter.tell(with_session(event, tracked.id))
