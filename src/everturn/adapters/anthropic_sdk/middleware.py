@@ -9,7 +9,7 @@ request (`docs/middleware.md`).
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -80,7 +80,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             attempt = apply_prepared_call(request, prepared, call_next)
         except Exception as problem:
             self.tracker.report_failure(problem)
-            return call_next(request)
+            return self._pay_unchanged(request, call_next(request))
         response = call_next(attempt)
         if response.status_code == BAD_REQUEST:
             response, prepared = self._handle_bad_request(request, response, prepared, send, call_next)
@@ -122,7 +122,8 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             return response, prepared
         if too_long or not prepared.tracked.fits_unchanged():
             return response, None
-        return self._report_rejection(call_next(request), body, prepared), None
+        response = self._pay_unchanged(request, call_next(request))
+        return self._report_rejection(response, body, prepared), None
 
     def _record(self, http: "httpx2.Response", prepared: PreparedCall) -> None:
         def complete(body: bytes) -> None:
@@ -132,10 +133,13 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
                 self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
 
         headers = http.headers
-        if http.is_stream_consumed:
-            complete(http.content)
-        else:
-            tap(http, complete, lambda known: self._pay_abandoned(prepared, known))
+        _watch(http, complete, lambda known: self._pay_abandoned(prepared, known))
+
+    def _pay_unchanged(self, request: anthropic.APIRequest, response: R) -> R:
+        """The response to the caller's own request: it is in the bill, and nowhere else."""
+        if response.http_response.is_success and self._is_message_request(request):
+            _watch(response.http_response, self._pay, self._pay)
+        return response
 
     def _count(
         self, request: anthropic.APIRequest, call_next: anthropic.CallNext
@@ -143,7 +147,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
         """A count of a list, or any other request that everturn does not change."""
         plan = self._plan_count(request)
         if plan is None:
-            return call_next(request)
+            return self._pay_unchanged(request, call_next(request))
         response = call_next(self._counted(request, plan))
         if response.status_code != BAD_REQUEST:
             return response
@@ -171,7 +175,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             attempt = apply_prepared_call(request, prepared, call_next)
         except Exception as problem:
             self.tracker.report_failure(problem)
-            return await call_next(request)
+            return await self._pay_unchanged_async(request, await call_next(request))
         response = await call_next(attempt)
         if response.status_code == BAD_REQUEST:
             response, prepared = await self._handle_bad_request_async(
@@ -212,7 +216,8 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             return response, prepared
         if too_long or not prepared.tracked.fits_unchanged():
             return response, None
-        return self._report_rejection(await call_next(request), body, prepared), None
+        response = await self._pay_unchanged_async(request, await call_next(request))
+        return self._report_rejection(response, body, prepared), None
 
     async def _record_async(self, http: "httpx2.Response", prepared: PreparedCall) -> None:
         async def complete(body: bytes) -> None:
@@ -224,10 +229,15 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
                 self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
 
         headers = http.headers
-        if http.is_stream_consumed:
-            await complete(http.content)
-        else:
-            tap_async(http, complete, lambda known: self._pay_abandoned(prepared, known))
+        await _watch_async(http, complete, lambda known: self._pay_abandoned(prepared, known))
+
+    async def _pay_unchanged_async(self, request: anthropic.APIRequest, response: R) -> R:
+        async def pay(body: bytes) -> None:
+            self._pay(body)
+
+        if response.http_response.is_success and self._is_message_request(request):
+            await _watch_async(response.http_response, pay, self._pay)
+        return response
 
     async def _count_async(
         self, request: anthropic.APIRequest, call_next: anthropic.AsyncCallNext
@@ -236,7 +246,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
         is_count = read_body(request, COUNT_PATH) is not None
         plan = await asyncio.to_thread(self._plan_count, request) if is_count else None
         if plan is None:
-            return await call_next(request)
+            return await self._pay_unchanged_async(request, await call_next(request))
         response = await call_next(self._counted(request, plan))
         if response.status_code != BAD_REQUEST:
             return response
@@ -287,6 +297,19 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
         except Exception as problem:
             self.tracker.report_problem("an abandoned reply is not in the bill", repr(problem))
 
+    def _is_message_request(self, request: anthropic.APIRequest) -> bool:
+        try:
+            return read_body(request) is not None
+        except Exception:
+            # Whatever is wrong with it, `_read` has reported it.
+            return False
+
+    def _pay(self, body: bytes) -> None:
+        try:
+            self.tracker.pay_unchanged(body)
+        except Exception as problem:
+            self.tracker.report_problem("a reply to an unchanged request is not in the bill", repr(problem))
+
     def _report_rejection(self, response: R, refusal: bytes, prepared: PreparedCall) -> R:
         """If the caller's own request is accepted, the prepared one was at fault."""
         if response.http_response.is_success:
@@ -295,6 +318,25 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
                 prepared,
             )
         return response
+
+
+def _watch(
+    http: "httpx2.Response", complete: Callable[[bytes], None], abandoned: Callable[[bytes], None]
+) -> None:
+    """See `tap`; a body that has been read is complete now."""
+    if http.is_stream_consumed:
+        complete(http.content)
+    else:
+        tap(http, complete, abandoned)
+
+
+async def _watch_async(
+    http: "httpx2.Response", complete: Callable[[bytes], Awaitable[None]], abandoned: Callable[[bytes], None]
+) -> None:
+    if http.is_stream_consumed:
+        await complete(http.content)
+    else:
+        tap_async(http, complete, abandoned)
 
 
 def _make_send(request: anthropic.APIRequest, call_next: anthropic.CallNext) -> Send:

@@ -3,13 +3,25 @@
 Adding to a total reads and then writes it, so one thread at a time does it.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from threading import Lock
+from typing import Any
+
+import msgspec
 
 from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.history.records import Usage
+from everturn.measure.model_table import find_model
+from everturn.measure.pricing import ChargeKind, compute_priced_usage
 from everturn.session.bill import Bill, BillPurpose, Ledger, UsageTotals, price_usage
+
+
+class _PaidBody(msgspec.Struct):
+    model: str = ""
+    # As it came: a request that everturn does not change may have parts that only the price needs.
+    usage: dict[str, Any] | None = None
 
 
 class AdapterBill:
@@ -46,6 +58,29 @@ class AdapterBill:
     def charge_reply(self, spent: UsageTotals, tracked: TrackedConversation) -> None:
         """The reply was recorded: add its price to the total of its conversation."""
         self._add("conversation", spent, tracked.ledger)
+
+    def pay_unchanged(self, body: bytes) -> None:
+        """The reply to a request that was sent unchanged has arrived: it belongs to no conversation."""
+        paid = msgspec.json.decode(body, type=_PaidBody)
+        model = find_model(paid.model)
+        if paid.usage is None:
+            return
+        if model is None or not model.prices:
+            self._add("conversation", UsageTotals(calls=1, unpriced=1), self._ledger)
+            return
+        priced = compute_priced_usage(paid.usage, model, on=self._clock().date())
+        tokens: Counter[ChargeKind] = Counter()
+        for line in priced.lines:
+            tokens[line.kind] += line.tokens
+        spent = UsageTotals(
+            calls=1,
+            input=tokens["input"],
+            written=tokens["cache_write_5m"] + tokens["cache_write_1h"],
+            read=tokens["cache_read"],
+            output=tokens["output"],
+            dollars=priced.dollars,
+        )
+        self._add("conversation", spent, self._ledger)
 
     def _add(self, purpose: BillPurpose, spent: UsageTotals, *ledgers: Ledger) -> None:
         with self._guard:

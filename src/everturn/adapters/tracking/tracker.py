@@ -284,6 +284,11 @@ class ConversationTracker:
         kept. Does not wait for the conversation."""
         self._recorder.pay_abandoned(call, raw)
 
+    def pay_unchanged(self, body: bytes) -> None:
+        """A caller's own request was answered that everturn did not read or could not prepare: what is known
+        of its usage is paid. It belongs to no conversation."""
+        self._bill.pay_unchanged(body)
+
     def report_failure(
         self,
         problem: Exception,
