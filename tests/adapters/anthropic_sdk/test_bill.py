@@ -89,6 +89,25 @@ async def test_a_request_that_everturn_could_not_prepare_is_in_the_bill(
     assert float(middleware.bill.dollars) == pytest.approx(charged(twin))
 
 
+LOST = " closed or cut off before the usage arrived; what that has cost is not in the bill."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_replies_that_nobody_reads_are_told_beside_the_bill(twin: TwinForTests, stream: bool) -> None:
+    middleware = everturn.middleware(folder=None, clock=twin.twin.clock.now)
+    sync, waiting = twin.client(middleware=[middleware]), twin.async_client(middleware=[middleware])
+    messages = [{"role": "user", "content": "Hello."}]
+    request: dict[str, Any] = {"model": HAIKU, "max_tokens": 99, "messages": messages, "stream": stream}
+
+    with sync.messages.with_streaming_response.create(**request):
+        pass
+    assert middleware.bill.notes == ("1 reply was" + LOST,)
+    async with waiting.messages.with_streaming_response.create(**request):
+        pass
+    assert middleware.bill.notes == ("2 replies were" + LOST,)
+    assert middleware.bill.total.calls == 0
+
+
 def test_a_summary_that_a_fallback_wrote_has_the_price_of_its_model(twin: TwinForTests) -> None:
     middleware = everturn.middleware(folder=None, clock=twin.twin.clock.now)
     client = twin.client(middleware=[middleware, SummariesByOpus()])

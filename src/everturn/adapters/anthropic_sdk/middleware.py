@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anthropic
 
-from everturn.adapters.anthropic_sdk.response_tap import tap, tap_async
+from everturn.adapters.anthropic_sdk.response_tap import Endings, tap, tap_async
 from everturn.adapters.anthropic_sdk.sdk_requests import (
     COUNT_PATH,
     apply_prepared_call,
@@ -133,12 +133,12 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
                 self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
 
         headers = http.headers
-        _watch(http, complete, lambda known: self._pay_abandoned(prepared, known))
+        _watch(http, complete, self._endings(lambda known: self._pay_abandoned(prepared, known)))
 
     def _pay_unchanged(self, request: anthropic.APIRequest, response: R) -> R:
         """The response to the caller's own request: it is in the bill, and nowhere else."""
         if response.http_response.is_success and self._is_message_request(request):
-            _watch(response.http_response, self._pay, self._pay)
+            _watch(response.http_response, self._pay, self._endings(self._pay))
         return response
 
     def _count(
@@ -229,14 +229,14 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
                 self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
 
         headers = http.headers
-        await _watch_async(http, complete, lambda known: self._pay_abandoned(prepared, known))
+        await _watch_async(http, complete, self._endings(lambda known: self._pay_abandoned(prepared, known)))
 
     async def _pay_unchanged_async(self, request: anthropic.APIRequest, response: R) -> R:
         async def pay(body: bytes) -> None:
             self._pay(body)
 
         if response.http_response.is_success and self._is_message_request(request):
-            await _watch_async(response.http_response, pay, self._pay)
+            await _watch_async(response.http_response, pay, self._endings(self._pay))
         return response
 
     async def _count_async(
@@ -291,6 +291,9 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
             self.tracker.report_problem(NOT_COUNTED, repr(problem))
             return request
 
+    def _endings(self, abandoned: Callable[[bytes], None]) -> Endings:
+        return Endings(abandoned, self.tracker.note_lost_reply)
+
     def _pay_abandoned(self, prepared: PreparedCall, known: bytes) -> None:
         try:
             self.tracker.pay_abandoned(prepared, RawResponse(known))
@@ -320,23 +323,21 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
         return response
 
 
-def _watch(
-    http: "httpx2.Response", complete: Callable[[bytes], None], abandoned: Callable[[bytes], None]
-) -> None:
+def _watch(http: "httpx2.Response", complete: Callable[[bytes], None], endings: Endings) -> None:
     """See `tap`; a body that has been read is complete now."""
     if http.is_stream_consumed:
         complete(http.content)
     else:
-        tap(http, complete, abandoned)
+        tap(http, complete, endings)
 
 
 async def _watch_async(
-    http: "httpx2.Response", complete: Callable[[bytes], Awaitable[None]], abandoned: Callable[[bytes], None]
+    http: "httpx2.Response", complete: Callable[[bytes], Awaitable[None]], endings: Endings
 ) -> None:
     if http.is_stream_consumed:
         await complete(http.content)
     else:
-        tap_async(http, complete, abandoned)
+        tap_async(http, complete, endings)
 
 
 def _make_send(request: anthropic.APIRequest, call_next: anthropic.CallNext) -> Send:

@@ -31,6 +31,7 @@ class AdapterBill:
         self._clock = clock
         self._ledger = Ledger()
         self._guard = Lock()
+        self._lost = 0
 
     @property
     def bill(self) -> Bill:
@@ -81,6 +82,16 @@ class AdapterBill:
             dollars=priced.dollars,
         )
         self._add("conversation", spent, self._ledger)
+
+    def note_lost_reply(self) -> None:
+        """Say beside the bill that a reply is not in it: it has ended before it has said what it used."""
+        with self._guard:
+            self._lost += 1
+            many = "1 reply was" if self._lost == 1 else f"{self._lost} replies were"
+            self._ledger.note(
+                f"{many} closed or cut off before the usage arrived; what that has cost is not in the bill.",
+                about="lost replies",
+            )
 
     def _add(self, purpose: BillPurpose, spent: UsageTotals, *ledgers: Ledger) -> None:
         with self._guard:

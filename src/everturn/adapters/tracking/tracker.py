@@ -284,6 +284,10 @@ class ConversationTracker:
         kept. Does not wait for the conversation."""
         self._recorder.pay_abandoned(call, raw)
 
+    def note_lost_reply(self) -> None:
+        """A reply has ended before it has said what it used."""
+        self._bill.note_lost_reply()
+
     def pay_unchanged(self, body: bytes) -> None:
         """A caller's own request was answered that everturn did not read or could not prepare: what is known
         of its usage is paid. It belongs to no conversation."""
