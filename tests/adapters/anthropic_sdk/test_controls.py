@@ -1,6 +1,7 @@
 """What a program can ask the middleware to do with a conversation, and what a failing provider changes."""
 
 import json
+import logging
 
 import anthropic
 import pytest
@@ -30,6 +31,28 @@ def test_a_compaction_can_be_asked_for_and_undone(bench):
     assert isinstance(undone, Undone)
     bench.talk(messages, "And then?")
     assert ENTRIES[0] in words(bench.sent[-1])
+    bench.check()
+
+
+@pytest.mark.spec("CP-39")
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "A compaction would enlarge the context"),
+        ({"compact": {"enabled": False}}, "this conversation is never compacted"),
+    ],
+    ids=["too small", "switched off"],
+)
+def test_a_compaction_that_was_asked_for_and_cannot_be_made_says_why(benches, caplog, options, why):
+    bench = benches(**options)
+    messages = bench.talk([], "Hello.")
+    bench.middleware.compact()
+    with caplog.at_level(logging.WARNING, "everturn"):
+        messages = bench.talk(messages, "And now?")
+        bench.talk(messages, "And then?")
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said.startswith("everturn: the compaction that was asked for was not made: ")
+    assert why in said
     bench.check()
 
 

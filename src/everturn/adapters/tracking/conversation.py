@@ -19,12 +19,13 @@ from everturn.adapters.tracking.fair_lock import FairLock
 from everturn.adapters.tracking.fork_records import take_shared_records
 from everturn.adapters.tracking.kept_preambles import KeptPreamble, write_preamble
 from everturn.adapters.tracking.message_mark import SUMMARY_MARK, mark_end, mark_last_block
+from everturn.adapters.tracking.reporter import log
 from everturn.adapters.tracking.respelling import Alignment, Rewriting
 from everturn.adapters.tracking.rewriting import RewrittenRecords, rewrite_records
 from everturn.adapters.tracking.system_messages import encode_request
 from everturn.adapters.tracking.transcript_folder import TranscriptFile
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
-from everturn.decide.compact.values import CompactionRequest
+from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.effects import AskModel
 from everturn.decide.events import EventContext
@@ -336,7 +337,10 @@ class TrackedConversation:
     def _prepare(self, request: CallerRequest) -> Flow[PreparedCall]:
         requested, self._requested = self._requested, None
         if requested is not None:
-            yield from self.runner.compact_flow(requested)
+            outcome = yield from self.runner.compact_flow(requested)
+            if not isinstance(outcome, Compaction):
+                # Whoever has asked got no answer then: the compaction is made for this request.
+                log.warning("everturn: the compaction that was asked for was not made: %s", outcome.why)
         if request.is_observed:
             return self._observe(request)
         prepared = yield from self.runner.prepare_flow()
