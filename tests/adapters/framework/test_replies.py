@@ -42,6 +42,19 @@ def test_a_reply_is_a_message_of_the_api():
     }
 
 
+def test_what_was_written_for_an_hour_is_told_apart():
+    counted = FrameworkUsage(
+        input_tokens=100, cache_read=60, cache_written=30, written_1h=20, output_tokens=7
+    )
+    assert counted.to_fields() == {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 60,
+        "cache_creation_input_tokens": 30,
+        "output_tokens": 7,
+        "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20},
+    }
+
+
 def test_a_reply_that_nobody_counted_has_no_usage():
     assert "usage" not in json.loads(build_response(FrameworkReply(id="m", model="x", blocks=[])).body)
 

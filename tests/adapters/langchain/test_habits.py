@@ -6,6 +6,7 @@ import pytest
 from adapters.framework_bench import asks_for_summary
 from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import HumanMessage, SystemMessage, messages_from_dict, messages_to_dict
 from pydantic import BaseModel
 
@@ -171,3 +172,14 @@ def test_a_reply_of_another_model_that_a_fallback_has_asked_is_priced_as_its_own
     assert "claude-haiku-4-5" in {entry["model"] for entry in bench.twin.ledger if entry["status"] == 200}
     paid = sum(entry["dollars"] for entry in bench.twin.ledger)
     assert float(ours.bill.dollars) == pytest.approx(paid)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_what_is_written_for_an_hour_has_its_price_in_the_bill(bench, streaming):
+    everturn, caching = bench.middleware(), AnthropicPromptCachingMiddleware(ttl="1h")
+    agent = bench.agent(caching, everturn, model=bench.model(streaming=streaming), system_prompt=LOG * 3)
+    bench.talk(agent, range(2))
+    paid = sum(entry["dollars"] for entry in bench.twin.ledger)
+    assert float(everturn.bill.dollars) == pytest.approx(paid)
+    assert bench.twin.ledger[0]["usage"]["cache_creation"]["ephemeral_1h_input_tokens"] > 0
+    bench.check()

@@ -187,3 +187,15 @@ async def test_summaries_of_models_with_a_fallback_are_in_the_bill(bench):
     assert ours.bill.parts["compact"].calls >= 1
     assert ours.bill.total.unpriced == 0
     assert float(ours.bill.dollars) == pytest.approx(sum(entry["dollars"] for entry in bench.twin.ledger))
+
+
+async def test_what_is_written_for_an_hour_has_its_price_in_the_bill(bench):
+    everturn = bench.capability()
+    agent = bench.agent(everturn, model_settings={"max_tokens": 2000, "anthropic_cache": "1h"})
+    await bench.talk(agent, range(2))
+    paid = sum(entry["dollars"] for entry in bench.twin.ledger)
+    assert float(everturn.bill.dollars) == pytest.approx(paid)
+    assert (
+        sum(entry["usage"]["cache_creation"]["ephemeral_1h_input_tokens"] for entry in bench.twin.ledger) > 0
+    )
+    bench.check()

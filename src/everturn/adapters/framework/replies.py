@@ -13,20 +13,28 @@ BAD_REQUEST: Final = 400
 
 
 class FrameworkUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Token counts as frameworks report them: `input_tokens` includes what was read from the cache."""
+    """Token counts as frameworks report them: `input_tokens` includes what was read from the cache, and
+    `cache_written` what was written for an hour, which costs more."""
 
     input_tokens: int = 0
     cache_read: int = 0
     cache_written: int = 0
+    written_1h: int = 0
     output_tokens: int = 0
 
-    def to_fields(self) -> dict[str, int]:
+    def to_fields(self) -> dict[str, Any]:
         """The `usage` object of the Messages API."""
+        written_5m = max(0, self.cache_written - self.written_1h)
+        by_lifetime = {
+            "ephemeral_5m_input_tokens": written_5m,
+            "ephemeral_1h_input_tokens": self.written_1h,
+        }
         return {
             "input_tokens": max(0, self.input_tokens - self.cache_read - self.cache_written),
             "cache_read_input_tokens": self.cache_read,
             "cache_creation_input_tokens": self.cache_written,
             "output_tokens": self.output_tokens,
+            **({"cache_creation": by_lifetime} if self.written_1h else {}),
         }
 
 

@@ -10,16 +10,18 @@ from typing import Any, Final
 import msgspec
 from langchain.agents.middleware.types import ModelRequest
 from langchain.agents.structured_output import OutputToolBinding, ProviderStrategy, ToolStrategy
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
-from everturn.adapters.framework import FrameworkMessage, build_body, trace_blocks
+from everturn.adapters.framework import FrameworkMessage, build_body, build_response, trace_blocks
 from everturn.adapters.langchain.messages import (
     build_messages,
     content_blocks,
     to_framework_message,
+    to_framework_reply,
     tool_fields,
 )
 from everturn.adapters.tracking import PreparedCall
+from everturn.session.upstream import RawResponse
 
 CacheControl = dict[str, Any]
 EPHEMERAL: Final[CacheControl] = {"type": "ephemeral"}
@@ -44,6 +46,12 @@ class LangChainCall:
     def is_cached(self) -> bool:
         """Whether the model's provider caches prompts where breakpoints say so."""
         return self._cache_control is not None
+
+    def read_reply(self, reply: AIMessage, default_id: str) -> RawResponse:
+        """The response that the Messages API would have sent."""
+        is_for_hour = (self._cache_control or EPHEMERAL).get("ttl") == "1h"
+        read = to_framework_reply(reply, self.model, default_id, is_for_hour=is_for_hour)
+        return build_response(read)
 
     def body(self) -> dict[str, Any]:
         """The request in the format of the Messages API. It includes tools and system prompt for counting."""

@@ -116,28 +116,34 @@ def _is_definition(tool: Fields) -> bool:
     return "input_schema" in tool or tool.get("type", "function") not in ("function", "object")
 
 
-def to_framework_reply(message: AIMessage, model: str, default_id: str) -> FrameworkReply:
-    """A reply with its usage; `default_id` is used if the reply has no id."""
+def to_framework_reply(
+    message: AIMessage, model: str, default_id: str, *, is_for_hour: bool = False
+) -> FrameworkReply:
+    """A reply with its usage; `default_id` is used if the reply has no id. `is_for_hour`: the cache was asked
+    to keep the prompt for an hour, for replies that do not say so (streamed ones)."""
     metadata = message.response_metadata
     return FrameworkReply(
         id=metadata.get("id") or message.id or default_id,
         model=find_answering_model(metadata.get("model_name"), model),
         blocks=reply_blocks(message),
-        usage=_read_usage(message),
+        usage=_read_usage(message, is_for_hour=is_for_hour),
         stop_reason=metadata.get("stop_reason") or "",
     )
 
 
-def _read_usage(message: AIMessage) -> FrameworkUsage | None:
+def _read_usage(message: AIMessage, *, is_for_hour: bool) -> FrameworkUsage | None:
     if (usage := message.usage_metadata) is None:
         return None
     details: Any = usage.get("input_token_details") or {}
     # langchain-anthropic reports cache writes per TTL, and then reports 0 for `cache_creation`.
-    by_lifetime = sum(details.get(f"ephemeral_{ttl}_input_tokens") or 0 for ttl in ("5m", "1h"))
+    written_5m, written_1h = (details.get(f"ephemeral_{ttl}_input_tokens") or 0 for ttl in ("5m", "1h"))
+    written = written_5m + written_1h or details.get("cache_creation") or 0
+    is_split = written_5m + written_1h > 0
     return FrameworkUsage(
         input_tokens=usage["input_tokens"],
         cache_read=details.get("cache_read") or 0,
-        cache_written=by_lifetime or details.get("cache_creation") or 0,
+        cache_written=written,
+        written_1h=written if is_for_hour and not is_split else written_1h,
         output_tokens=usage["output_tokens"],
     )
 

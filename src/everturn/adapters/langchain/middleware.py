@@ -18,13 +18,12 @@ from langgraph.constants import TAG_NOSTREAM
 
 from everturn.adapters.framework import (
     FrameworkAdapter,
-    build_response,
     is_bad_request,
     is_too_long,
 )
 from everturn.adapters.langchain.call import LangChainCall, model_name
 from everturn.adapters.langchain.call_flow import CallFlow, run_call_flow, run_call_flow_async
-from everturn.adapters.langchain.messages import convert_list, to_framework_reply
+from everturn.adapters.langchain.messages import convert_list
 from everturn.adapters.tracking import AsyncSend, CallerRequest, PreparedCall, UnsupportedRequest
 from everturn.adapters.tracking.summary_retries import make_send_error
 from everturn.adapters.tracking.tracker import NOT_RECORDED
@@ -142,7 +141,7 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
     ) -> CallFlow[None]:
         try:
             if (reply := _reply(response)) is not None:
-                raw = build_response(to_framework_reply(reply, call.model, self.tracker.parts.new_id()))
+                raw = call.read_reply(reply, self.tracker.parts.new_id())
                 yield lambda: functions.record_response(prepared, raw)
         except Exception as problem:
             self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
@@ -184,7 +183,7 @@ def _make_send(call: LangChainCall) -> Send:
             reply = model.invoke(messages, SILENT_CONFIG)
         except Exception as problem:
             raise make_send_error(problem) from problem
-        return build_response(to_framework_reply(reply, call.model, "summary"))
+        return call.read_reply(reply, "summary")
 
     return send
 
@@ -196,6 +195,6 @@ def _make_send_async(call: LangChainCall) -> AsyncSend:
             reply = await model.ainvoke(messages, SILENT_CONFIG)
         except Exception as problem:
             raise make_send_error(problem) from problem
-        return build_response(to_framework_reply(reply, call.model, "summary"))
+        return call.read_reply(reply, "summary")
 
     return send

@@ -83,6 +83,7 @@ def to_framework_reply(response: ModelResponse, model: str, default_id: str) -> 
         input_tokens=usage.input_tokens,
         cache_read=usage.cache_read_tokens,
         cache_written=usage.cache_write_tokens,
+        written_1h=getattr(usage, "cache_write_1h_tokens", 0) or 0,
         output_tokens=usage.output_tokens,
     )
     return FrameworkReply(
