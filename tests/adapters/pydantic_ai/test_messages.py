@@ -89,6 +89,11 @@ def test_a_picture_counts_as_one_and_its_bytes_stay_where_they_are():
     assert [part["type"] for part in result["content"]] == ["text", "image"]
 
 
+def test_a_url_needs_no_ending_that_names_its_media_type():
+    found = blocks(UserPromptPart([ImageUrl("https://example.org/picture?id=5")]))
+    assert [block["type"] for block in found] == ["image"]
+
+
 def test_what_the_system_says_is_no_block_and_outlives_its_message():
     source = convert_message(ModelRequest(parts=[SYSTEM, UserPromptPart("Hi.")]))
     assert source.converted.blocks == [text("Hi.")]

@@ -146,8 +146,15 @@ def _item_blocks(item: Any) -> list[Fields]:
         case "cache-point":
             return []
         case _:
-            kind = "image" if item.media_type.startswith("image/") else "document"
+            kind = "image" if _is_image(item) else "document"
             return [{"type": kind, "source": {"type": "url", "url": f"pydantic-ai:{item.identifier}"}}]
+
+
+def _is_image(item: Any) -> bool:
+    """The media type of a URL is not asked for: pydantic-ai raises if the URL does not end with one."""
+    return item.kind == "image-url" or (
+        not item.kind.endswith("-url") and str(item.media_type).startswith("image/")
+    )
 
 
 def _text_blocks(text: str) -> list[Fields]:
