@@ -21,8 +21,11 @@ from everturn.adapters.pydantic_ai.messages import (
     convert_message,
 )
 from everturn.adapters.tracking import PreparedCall
+from everturn.measure.model_table import find_model
 
 HOUR: Final = "1h"
+# Whether thinking is on is what matters to the engine; the budget is pydantic-ai's own for each level.
+MIN_BUDGET: Final = 1024
 # pydantic-ai translates `thinking` for each model; a provider's own setting would override it.
 THINKING_DISABLED: Final[dict[str, Any]] = {"thinking": False, "anthropic_thinking": None}
 
@@ -51,7 +54,7 @@ class PydanticAICall:
             self.model,
             self._converted,
             max_tokens=self._settings.get("max_tokens"),
-            thinking=self._settings.get("anthropic_thinking"),
+            thinking=self._thinking(),
             cache_control={"type": "ephemeral", "ttl": HOUR} if is_long else None,
             system=self._system(),
             tools=list(map(_tool, _tools(self.context.model_request_parameters))),
@@ -87,6 +90,19 @@ class PydanticAICall:
         # Another model of the agent's provider, unless the name has one: "openai:gpt-5-mini".
         provider, same_kind = getattr(own, "provider", None), cast(Any, type(own))
         return infer_model(name) if ":" in name or provider is None else same_kind(name, provider=provider)
+
+    def _thinking(self) -> dict[str, Any] | None:
+        """The thinking that is asked of Claude. pydantic-ai translates its own setting, `thinking`, when the
+        request is sent. Of other models nothing is known: their replies need not begin with thinking."""
+        if own := self._settings.get("anthropic_thinking"):
+            return own
+        if not self._settings.get("thinking") or find_model(self.model) is None:
+            return None
+        model = self.context.model
+        first = model.models[0] if isinstance(model, FallbackModel) else model
+        profile = cast(Mapping[str, Any], first.profile)
+        is_adaptive = profile.get("anthropic_supports_adaptive_thinking", False)
+        return {"type": "adaptive"} if is_adaptive else {"type": "enabled", "budget_tokens": MIN_BUDGET}
 
     def _system(self) -> list[dict[str, str]]:
         parts = [
