@@ -183,3 +183,30 @@ def test_what_is_written_for_an_hour_has_its_price_in_the_bill(bench, streaming)
     assert float(everturn.bill.dollars) == pytest.approx(paid)
     assert bench.twin.ledger[0]["usage"]["cache_creation"]["ephemeral_1h_input_tokens"] > 0
     bench.check()
+
+
+@pytest.mark.parametrize("in_system", [2, 3, 4])
+def test_own_breakpoints_leave_room_for_ours(bench, in_system):
+    marker = {"cache_control": {"type": "ephemeral"}}
+    system = [{"type": "text", "text": f"Rule {n}. {LOG}", **marker} for n in range(in_system)]
+    system.append({"type": "text", "text": "Be brief."})
+    agent = bench.agent(bench.middleware(), system_prompt=SystemMessage(system), tools=[])
+    messages = []
+    for number in range(4):
+        asked = HumanMessage([{"type": "text", "text": f"Entry {number}: {LOG}", **marker}])
+        messages = agent.invoke({"messages": [*messages, asked]})["messages"]
+    assert [str(body).count("cache_control") for body in bench.asked()] == [4] * 4
+    assert [message.content[0].get("cache_control") for message in messages[::2]] == [
+        {"type": "ephemeral"}
+    ] * 4
+    bench.check()
+
+
+def test_a_breakpoint_for_an_hour_in_a_message_does_not_stand_behind_a_shorter_one(bench):
+    everturn, marker = bench.middleware(), {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    agent = bench.agent(everturn, tools=[], system_prompt=LOG * 3)
+    agent.invoke({"messages": [HumanMessage([{"type": "text", "text": LOG, **marker}])]})
+    (usage,) = [entry["usage"] for entry in bench.twin.ledger]
+    assert usage["cache_creation"]["ephemeral_5m_input_tokens"] == 0
+    assert usage["cache_creation"]["ephemeral_1h_input_tokens"] > 0
+    bench.check()

@@ -22,9 +22,14 @@ from everturn.adapters.langchain.messages import (
 )
 from everturn.adapters.tracking import PreparedCall
 from everturn.session.upstream import RawResponse
+from everturn.wire.anthropic import without_cache_control
+from everturn.wire.json_values import is_object
 
 CacheControl = dict[str, Any]
 EPHEMERAL: Final[CacheControl] = {"type": "ephemeral"}
+MARKER: Final = "cache_control"
+# As many as the API takes in one request.
+MAX_BREAKPOINTS: Final = 4
 
 
 class LangChainCall:
@@ -41,6 +46,8 @@ class LangChainCall:
         self._messages: list[BaseMessage] = list(request.messages[first:])
         self._converted: list[FrameworkMessage] = list(map(to_framework_message, self._messages))
         self._cache_control = _read_cache_control(request)
+        # The caller's breakpoints in messages move to their end; those in tools and system stay.
+        self._marked = _count_markers([*request.tools, *self._system()])
 
     @property
     def is_cached(self) -> bool:
@@ -72,6 +79,8 @@ class LangChainCall:
         """The agent's request with the engine's messages."""
         # Any: `override` declares the union of LangChain's own classes, and a message may be any BaseMessage.
         messages: list[Any] = [*self._front, *self._convert_back(prepared.fields()["messages"])]
+        if self._cache_control is not None:
+            messages[len(self._front) :] = map(_without_markers, messages[len(self._front) :])
         return self._add_breakpoints(self.request.override(messages=messages))
 
     def build_summary_call(self, body: bytes) -> tuple[Any, list[BaseMessage]]:
@@ -88,7 +97,10 @@ class LangChainCall:
         tools = self._tools()
         bound = model.bind_tools(tools, **settings) if tools else model.bind(**settings)
         front = [*filter(None, [request.system_message]), *self._front]
-        return bound, [*front, *self._convert_back(fields["messages"])]
+        messages = self._convert_back(fields["messages"])
+        if self._cache_control is not None:
+            messages = list(map(_without_markers, messages))
+        return bound, [*front, *messages]
 
     def _build_separate_call(self, fields: dict[str, Any]) -> tuple[Any, list[BaseMessage]]:
         """A separate call with its own prompt. Its messages have no thinking blocks, which a model with
@@ -128,13 +140,14 @@ class LangChainCall:
         return [block for each in system for block in content_blocks(each.content)]
 
     def _add_breakpoints(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        if self._cache_control is None:
+        """One at the end of the messages, and one at the end of the system prompt if there is room for it."""
+        if self._cache_control is None or self._marked >= MAX_BREAKPOINTS:
             return request
+        system = request.system_message
+        if self._marked < MAX_BREAKPOINTS - 1:
+            system = _add_breakpoint(system, self._cache_control)
         settings = {**request.model_settings, "cache_control": self._cache_control}
-        return request.override(
-            model_settings=settings,
-            system_message=_add_breakpoint(request.system_message, self._cache_control),
-        )
+        return request.override(model_settings=settings, system_message=system)
 
     def _convert_back(self, messages: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
         return build_messages(trace_blocks(messages, self._converted), self._messages)
@@ -175,8 +188,33 @@ def _output_config(request: ModelRequest[Any]) -> dict[str, Any] | None:
 
 
 def _read_cache_control(request: ModelRequest[Any]) -> CacheControl | None:
-    """The agent's own `cache_control`, if it has one."""
-    return request.model_settings.get("cache_control", EPHEMERAL) if is_anthropic(request.model) else None
+    """The agent's own `cache_control`, if it has one. None where no breakpoints are placed."""
+    if not is_anthropic(request.model):
+        return None
+    if MARKER in request.model_settings:
+        return request.model_settings[MARKER]
+    own = [part[MARKER] for message in request.messages for part in _marked_parts(message)]
+    # One that asks for an hour must not stand behind one that does not.
+    return next((each for each in own if each.get("ttl") == "1h"), EPHEMERAL)
+
+
+def _marked_parts(message: BaseMessage) -> list[dict[str, Any]]:
+    content: Any = message.content
+    parts = [] if isinstance(content, str) else [part for part in content if is_object(part)]
+    return [part for part in parts if part.get(MARKER)]
+
+
+def _without_markers(message: BaseMessage) -> BaseMessage:
+    """The same object if it has no breakpoint."""
+    if not _marked_parts(message):
+        return message
+    return message.model_copy(update={"content": without_cache_control(message.content)})
+
+
+def _count_markers(values: Sequence[Any]) -> int:
+    """How many of these tools and blocks have a breakpoint."""
+    extras = [each if is_object(each) else getattr(each, "extras", None) or {} for each in values]
+    return sum(bool(each.get(MARKER)) for each in extras)
 
 
 def _add_breakpoint(message: SystemMessage | None, cache_control: CacheControl) -> SystemMessage | None:
