@@ -139,3 +139,14 @@ def test_tools_of_all_kinds_are_spelled_as_the_api_does():
     assert (spelled["name"], spelled["description"]) == ("read", "Reads a file.")
     assert spelled["input_schema"]["properties"] == {"path": {"type": "string"}}
     assert tool_fields(server) == server
+
+
+def test_a_file_that_is_in_no_message_any_more_is_named_and_one_that_is_keeps_its_bytes():
+    picture = {"type": "image", "base64": "A" * 9000, "mime_type": "image/png"}
+    words = {"type": "text", "text": "What is this?"}
+    (reference,) = to_framework_message(HumanMessage([picture])).blocks
+    sent = [{"role": "user", "content": [words, reference]}]
+    (gone,) = build_messages(trace_blocks(sent, []), [])
+    assert gone == HumanMessage([words, {"type": "text", "text": "[image]"}])
+    (kept,) = shown(HumanMessage([{"type": "text", "text": "Before."}, words, picture]), words, reference)
+    assert kept == HumanMessage([words, picture])

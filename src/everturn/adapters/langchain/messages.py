@@ -4,7 +4,7 @@ Only what the engine must understand is converted: text, thinking, tool calls, r
 an unknown type is one text block to the engine; the model gets the original message.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import Any, Final
 
@@ -21,10 +21,13 @@ from everturn.adapters.framework import (
 )
 from everturn.adapters.framework.messages import Fields
 from everturn.adapters.tracking.chain import digest
+from everturn.history.messages import Role
 from everturn.wire.json_values import is_object
 
 # Parts of a streamed tool call; the complete call is in the message's `tool_calls`.
 _DELTAS: Final = ("input_json_delta", "tool_call_chunk")
+# How the URL begins that stands for a file of LangChain: a reference, which no model can read.
+_REFERENCE: Final = "langchain:"
 # LangChain's types for files, and the API type with the most similar token cost.
 _FILES: Final = {
     "image": "image",
@@ -170,7 +173,7 @@ def _convert_part(part: Fields) -> Fields:
     kind = part.get("type")
     if kind not in _FILES or "source" in part:
         return part
-    return {"type": _FILES[kind], "source": {"type": "url", "url": f"langchain:{digest(part).hex()}"}}
+    return {"type": _FILES[kind], "source": {"type": "url", "url": f"{_REFERENCE}{digest(part).hex()}"}}
 
 
 # ── to LangChain ─────────────────────────────────────────────────────────────────────────────────
@@ -182,11 +185,50 @@ def build_messages(traced: Sequence[TracedBlocks], sources: Sequence[BaseMessage
     for each in traced:
         if each.is_untouched:
             messages.append(sources[each.source])
-        elif each.source >= 0:
-            messages.append(_update_message(sources[each.source], each.blocks))
+            continue
+        blocks = _restore_parts(each.blocks, sources)
+        if each.source >= 0:
+            messages.append(_update_message(sources[each.source], blocks))
         else:
-            messages += _create_messages(each)
+            messages += _create_messages(each.role, blocks)
     return messages
+
+
+def _restore_parts(blocks: Sequence[Fields], sources: Sequence[BaseMessage]) -> list[Fields]:
+    """The blocks with LangChain's own parts in the place of references to files."""
+    if not any(_has_reference(block) for block in blocks):
+        return list(blocks)
+    known = {
+        reference: part
+        for source in sources
+        for part in source.content
+        if is_object(part) and (reference := _reference(_convert_part(part)))
+    }
+    return [_restore_part(block, known) for block in blocks]
+
+
+def _restore_part(block: Fields, known: Mapping[str, Fields]) -> Fields:
+    """A file that is in no message any more is named: only its reference was recorded."""
+    if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+        return {**block, "content": [_restore_part(part, known) for part in block["content"]]}
+    if not (reference := _reference(block)):
+        return block
+    return known.get(reference) or {"type": "text", "text": f"[{block['type']}]"}
+
+
+def _has_reference(block: Fields) -> bool:
+    if block.get("type") == "tool_result" and isinstance(block.get("content"), list):
+        return any(map(_reference, block["content"]))
+    return bool(_reference(block))
+
+
+def _reference(block: Fields) -> str:
+    """The reference that stands for a file, or nothing."""
+    match block:
+        case {"source": {"type": "url", "url": str(url)}} if url.startswith(_REFERENCE):
+            return url
+        case _:
+            return ""
 
 
 def _update_message(source: BaseMessage, blocks: Sequence[Fields]) -> BaseMessage:
@@ -197,11 +239,11 @@ def _update_message(source: BaseMessage, blocks: Sequence[Fields]) -> BaseMessag
     return source.model_copy(update={"content": list(blocks)})
 
 
-def _create_messages(traced: TracedBlocks) -> Iterator[BaseMessage]:
-    if traced.role == "assistant":
-        yield AIMessage(**_reply_fields(traced.blocks, as_text=True))
+def _create_messages(role: Role, given: Sequence[Fields]) -> Iterator[BaseMessage]:
+    if role == "assistant":
+        yield AIMessage(**_reply_fields(given, as_text=True))
         return
-    for is_result, group in groupby(traced.blocks, key=_is_result):
+    for is_result, group in groupby(given, key=_is_result):
         blocks = list(group)
         if is_result:
             for block in blocks:
