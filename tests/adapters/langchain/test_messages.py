@@ -141,6 +141,28 @@ def test_tools_of_all_kinds_are_spelled_as_the_api_does():
     assert tool_fields(server) == server
 
 
+def test_a_reply_in_standard_content_has_the_blocks_of_the_api_and_keeps_its_parts():
+    reasoning = {"type": "reasoning", "reasoning": "Hm.", "extras": {"signature": "s"}}
+    search = {"type": "server_tool_call", "id": "w", "name": "web_search", "args": {"query": "x"}}
+    kind = "web_search_tool_result"
+    found = {"type": "server_tool_result", "tool_call_id": "w", "output": [], "extras": {"block_type": kind}}
+    hidden = {"type": "redacted_thinking", "data": "d"}
+    said = {"type": "text", "text": "I look."}
+    before = AIMessage(
+        [reasoning, {"type": "non_standard", "value": hidden}, search, found, said, CALL],
+        tool_calls=[CALL],
+        response_metadata={"output_version": "v1"},
+    )
+    use = {"type": "server_tool_use", "id": "w", "name": "web_search", "input": {"query": "x"}}
+    result = {"type": kind, "tool_use_id": "w", "content": []}
+    assert to_framework_message(before).blocks == [THOUGHT, hidden, use, result, said, USE]
+    (after,) = shown(before, use, result, said, USE)
+    assert after == before.model_copy(update={"content": [search, found, said, USE]})
+    # LangChain reads standard content as a list, also where one text is left of it.
+    (short,) = shown(before, said)
+    assert (short.content, short.tool_calls) == ([said], [])
+
+
 def test_a_file_that_is_in_no_message_any_more_is_named_and_one_that_is_keeps_its_bytes():
     picture = {"type": "image", "base64": "A" * 9000, "mime_type": "image/png"}
     words = {"type": "text", "text": "What is this?"}

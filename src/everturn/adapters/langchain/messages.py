@@ -26,8 +26,11 @@ from everturn.wire.json_values import is_object
 
 # Parts of a streamed tool call; the complete call is in the message's `tool_calls`.
 _DELTAS: Final = ("input_json_delta", "tool_call_chunk")
+_CALLS: Final = ("tool_use", "tool_call", "invalid_tool_call")
 # How the URL begins that stands for a file of LangChain: a reference, which no model can read.
 _REFERENCE: Final = "langchain:"
+# The names of the provider's own calls in LangChain's standard content, and of their blocks in the API.
+_SERVER_CALLS: Final = {"remote_mcp": "mcp_tool_use"}
 # LangChain's types for files, and the API type with the most similar token cost.
 _FILES: Final = {
     "image": "image",
@@ -85,8 +88,8 @@ def reply_blocks(message: AIMessage) -> list[Fields]:
         if invalid["id"] and invalid["name"]:
             calls.setdefault(invalid["id"], _call(invalid["id"], invalid["name"], {}))
     blocks: list[Fields] = []
-    for block in content_blocks(message.content):
-        if block.get("type") in ("tool_use", "tool_call") and block.get("id") in calls:
+    for block in map(_convert_standard, content_blocks(message.content)):
+        if block.get("type") in _CALLS and block.get("id") in calls:
             blocks.append(calls.pop(block["id"]))
         elif block.get("type") not in _DELTAS and block.get("text") != "":
             blocks.append(block)
@@ -176,6 +179,22 @@ def _convert_part(part: Fields) -> Fields:
     return {"type": _FILES[kind], "source": {"type": "url", "url": f"{_REFERENCE}{digest(part).hex()}"}}
 
 
+def _convert_standard(block: Fields) -> Fields:
+    """A block of a reply in LangChain's standard content (`output_version="v1"`), as the API has it."""
+    match block:
+        case {"type": "reasoning", "extras": {"signature": str(signature)}}:
+            return {"type": "thinking", "thinking": block.get("reasoning", ""), "signature": signature}
+        case {"type": "non_standard", "value": {"type": _} as value}:
+            return value
+        case {"type": "server_tool_call", "id": id, "name": name}:
+            kind = _SERVER_CALLS.get(name, "server_tool_use")
+            return {"type": kind, "id": id, "name": name, "input": block.get("args", {})}
+        case {"type": "server_tool_result", "tool_call_id": id, "extras": {"block_type": str(kind)}}:
+            return {"type": kind, "tool_use_id": id, "content": block.get("output")}
+        case _:
+            return block
+
+
 # ── to LangChain ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -233,10 +252,21 @@ def _reference(block: Fields) -> str:
 
 def _update_message(source: BaseMessage, blocks: Sequence[Fields]) -> BaseMessage:
     if isinstance(source, AIMessage):
-        return source.model_copy(update=_reply_fields(blocks, as_text=isinstance(source.content, str)))
+        fields = _reply_fields(_restore_standard(blocks, source), as_text=isinstance(source.content, str))
+        # LangChain reads standard content as a list of blocks.
+        if source.response_metadata.get("output_version") == "v1" and isinstance(fields["content"], str):
+            fields["content"] = content_blocks(fields["content"]) if fields["content"] else []
+        return source.model_copy(update=fields)
     if isinstance(source, ToolMessage) and len(blocks) == 1:
         return source.model_copy(update={"content": blocks[0]["content"]})
     return source.model_copy(update={"content": list(blocks)})
+
+
+def _restore_standard(blocks: Sequence[Fields], source: AIMessage) -> list[Fields]:
+    """The blocks with the parts of standard content that became one of them."""
+    pairs = [(_convert_standard(part), part) for part in source.content if is_object(part)]
+    changed = [(block, part) for block, part in pairs if block is not part]
+    return [next((part for known, part in changed if known == block), block) for block in blocks]
 
 
 def _create_messages(role: Role, given: Sequence[Fields]) -> Iterator[BaseMessage]:
