@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -219,3 +220,23 @@ def test_a_connection_is_kept_for_the_next_request(lab: OpenLab):
         kept = connection.sock
     assert connection.sock is kept
     connection.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+def test_a_token_that_an_administrator_adds_leaves_the_file_to_the_user_of_the_gateway(tmp_path: Path):
+    file = tmp_path / "tokens.json"
+    add_token(file, "team-a", "", "a" * 43)
+    os.chown(file, 10001, 10002)
+    file.chmod(0o640)
+    add_token(file, "team-b", "", "b" * 43)
+    found = file.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (10001, 10002, 0o640)
+
+
+def test_a_file_of_tokens_is_closed_to_others_and_keeps_the_mode_that_its_owner_gives_it(tmp_path: Path):
+    file = tmp_path / "tokens.json"
+    add_token(file, "team-a", "", "a" * 43)
+    modes = [file.stat().st_mode & 0o7777]
+    file.chmod(0o640)
+    add_token(file, "team-b", "", "b" * 43)
+    assert [*modes, file.stat().st_mode & 0o7777] == [0o600, 0o640]

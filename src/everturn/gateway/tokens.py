@@ -6,7 +6,9 @@ is compared, each in constant time, so that the time says nothing about which of
 
 import hashlib
 import hmac
+import os
 import re
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ import msgspec
 from everturn.errors import InputError, UsageError
 from everturn.gateway.headers import TOKEN_PREFIX
 from everturn.gateway.values import Mode, Tenant
-from everturn.safe_files import read_file, replace_file
+from everturn.safe_files import FILE_MODE, AtomicFile, read_file
 
 # How often the file is looked at. Our choice.
 REFRESH_SECONDS: Final = 1.0
@@ -118,8 +120,19 @@ def add_token(path: Path, tenant: str, mode: Mode | Literal[""], random: str) ->
     token = TOKEN_PREFIX + random
     entries = _read(path) if path.exists() else ()
     file = _TokenFile((*entries, TokenEntry(tenant, digest_token(token), mode)))
-    replace_file(path, msgspec.json.format(msgspec.json.encode(file)) + b"\n", may_replace_links=False)
+    _replace(path, msgspec.json.format(msgspec.json.encode(file)) + b"\n")
     return token
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace the file atomically. Its owner, group and mode stay: an administrator adds tokens, and a
+    gateway that runs as another user has to read them."""
+    before = path.stat() if path.exists() else None
+    mode = stat.S_IMODE(before.st_mode) if before else FILE_MODE
+    with AtomicFile(path, mode=mode, may_replace_links=False) as file:
+        if before and os.geteuid() == 0:
+            os.fchown(file.fileno(), before.st_uid, before.st_gid)
+        file.write(data)
 
 
 def _read(path: Path) -> tuple[TokenEntry, ...]:
