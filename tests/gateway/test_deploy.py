@@ -117,6 +117,14 @@ def test_replicas_are_alike_and_are_given_the_time_to_end():
     assert proxied[1].split() == ["gateway-1:8377", "gateway-2:8377"]
 
 
+def test_the_password_of_the_database_may_have_characters_that_an_address_cannot_have():
+    environment = COMPOSE["services"]["gateway-1"]["environment"]
+    assert environment == {
+        "EVERTURN_STORE_URL": "postgresql://everturn@postgres/everturn",
+        "PGPASSWORD": COMPOSE["services"]["postgres"]["environment"]["POSTGRES_PASSWORD"],
+    }
+
+
 def test_the_service_has_options_that_exist_and_is_given_the_time_to_end():
     unit = read_unit()["Service"]
     words = shlex.split(unit["ExecStart"])
