@@ -281,3 +281,37 @@ def test_a_refusal_is_not_written_where_another_answer_is_due(lab: OpenLab, junk
             # Closed with some of the junk unread.
             rest = b""
     assert rest == b""
+
+
+def close_at_once(connection: Connection, _: Seen) -> None:
+    connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told"),
+    [
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
+            "everturn_upstream_invalid",
+            "answered with something that is not valid HTTP. Check the gateway's --upstream.",
+        ),
+        (
+            b"SSH-2.0-OpenSSH\r\n",
+            "everturn_upstream_invalid",
+            "answered with something that is not valid HTTP. Check the gateway's --upstream.",
+        ),
+        (
+            close_at_once,
+            "everturn_upstream_unreachable",
+            "cannot be reached (it closed the connection before it answered). Check the network, and the "
+            "gateway's --upstream.",
+        ),
+    ],
+)
+def test_an_upstream_that_does_not_speak_http_is_told_from_one_that_cannot_be_reached(
+    lab: OpenLab, answer: Any, kind: str, told: str
+):
+    upstream = RawUpstream(answer)
+    found = lab(upstream).ask(ASK)
+    error = {"type": "error", "error": {"type": kind, "message": f"The upstream {upstream.url} {told}"}}
+    assert (found.status, json.loads(found.body)) == (502, error)

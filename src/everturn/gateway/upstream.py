@@ -107,6 +107,15 @@ class Upstream:
                 504, "upstream_timeout", f"The upstream {self.base} did not answer in time. Send it again."
             ) from None
         except (aiohttp.ClientError, OSError, UnicodeError) as problem:
+            # A proxy on the way that refuses is none of the upstream's answers.
+            has_answered = isinstance(problem, aiohttp.ClientResponseError)
+            if has_answered and not isinstance(problem, aiohttp.ClientHttpProxyError):
+                raise GatewayError(
+                    502,
+                    "upstream_invalid",
+                    f"The upstream {self.base} answered with something that is not valid HTTP. Check the "
+                    "gateway's --upstream.",
+                ) from None
             raise GatewayError(
                 502,
                 "upstream_unreachable",
@@ -165,6 +174,10 @@ def _explain(problem: Exception) -> str:
         return "its certificate is not accepted"
     if isinstance(problem, aiohttp.ClientConnectorError) and problem.errno == errno.ECONNREFUSED:
         return "the connection was refused"
+    if isinstance(problem, aiohttp.ServerDisconnectedError):
+        return "it closed the connection before it answered"
+    if isinstance(problem, aiohttp.ClientHttpProxyError):
+        return f"the proxy answered with status {problem.status}"
     return type(problem).__name__
 
 
