@@ -315,3 +315,17 @@ def test_an_upstream_that_does_not_speak_http_is_told_from_one_that_cannot_be_re
     found = lab(upstream).ask(ASK)
     error = {"type": "error", "error": {"type": kind, "message": f"The upstream {upstream.url} {told}"}}
     assert (found.status, json.loads(found.body)) == (502, error)
+
+
+@pytest.mark.spec("GW-9")
+def test_a_gateway_behind_another_one_leaves_its_session_and_mode_to_that_one(lab: OpenLab):
+    behind = lab(RawUpstream(), "behind", mode="manage")
+    asked = {**json.loads(ASK), "stream": "no boolean"}
+    with lab(behind.url, "front").post(json.dumps(asked).encode()) as sock:
+        head = sock.recv(65536).partition(b"\r\n\r\n")[0].decode().split("\r\n")
+    own = [each.partition(": ") for each in head if each.startswith("x-everturn-")]
+    assert [(name, value) for name, _, value in own if name != "x-everturn-session"] == [
+        ("x-everturn-note", "not tracked: its stream is not a boolean"),
+        ("x-everturn-mode", "observe"),
+    ]
+    assert sum(name == "x-everturn-session" for name, _, _ in own) == 1

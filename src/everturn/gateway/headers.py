@@ -31,6 +31,8 @@ _CONNECTION: Final = frozenset(
 )  # fmt: skip
 # The gateway's HTTP client writes these itself.
 _REWRITTEN: Final = frozenset({b"host", b"expect", b"content-length"})
+# What every response has once (GW-9).
+_OWN: Final = (SESSION, MODE)
 
 
 def find_header(headers: RawHeaders, name: bytes) -> bytes:
@@ -58,8 +60,9 @@ def make_response_headers(
     headers: Iterable[tuple[bytes, bytes]], status: int, method: str
 ) -> list[tuple[bytes, bytes]]:
     """The headers for the client, in order. The length of a body that is not sent is left out: 204 must not
-    have it (RFC 9110 8.6), and for 304 the server would wait for that body."""
-    kept = drop_connection_headers(headers)
+    have it (RFC 9110 8.6), and for 304 the server would wait for that body. So are session and mode of a
+    gateway behind this one, which says its own; the notes of both are kept."""
+    kept = [each for each in drop_connection_headers(headers) if each[0] not in _OWN]
     if status == 204 or (status == 304 and method != "HEAD"):
         return [each for each in kept if each[0] != b"content-length"]
     return kept
