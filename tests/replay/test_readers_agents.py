@@ -1,13 +1,16 @@
 """pi, Codex, Gemini CLI and Aider: small files by hand."""
 
+import json
 from typing import Any
 
+import pytest
 from builders import compute_view
 from replay.small_files import lines, one, said
 
 from everturn.history.edits import Compacted
 from everturn.history.records import Usage
 from everturn.replay.calls import iter_calls
+from everturn.replay.sessions import ReplaySession, read_session
 
 
 def _pi(role, content, at, **fields):
@@ -40,6 +43,27 @@ def test_a_pi_session_without_its_first_line_is_read_and_says_what_is_missing(tm
     missing = ("the first line, which names the session, is missing",)
     assert (rest.format, rest.notes, rest.flaws) == ("pi", missing, missing)
     assert said(rest.threads[0]) == said(whole.threads[0])
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lines(PI),
+        # One JSON value, as Gemini CLI writes it.
+        json.dumps(
+            {"sessionId": "s", "projectHash": "h", "messages": [{"type": "user", "content": "Read it."}]}
+        ),
+    ],
+    ids=["lines", "one value"],
+)
+def test_a_byte_that_is_not_utf_8_is_replaced_and_hides_nothing_else(tmp_path, written):
+    file = tmp_path / "damaged.json"
+    file.write_bytes(written.encode().replace(b"Read it.", b"Read \xff it."))
+    session = read_session(file)
+    assert isinstance(session, ReplaySession), session
+    expected = one(tmp_path, written.replace("Read it.", "Read \ufffd it."))
+    assert said(session.threads[0]) == said(expected.threads[0])
+    assert said(session.threads[0])[0] == ("user", ["Read \ufffd it."])
 
 
 def test_a_pi_session_keeps_its_times_and_its_disjoint_counts(tmp_path):

@@ -48,10 +48,7 @@ class SourceFile:
         """The JSON value of the whole file; None if it is not one JSON value."""
         if self.data.lstrip()[:1] not in (b"{", b"["):
             return None
-        try:
-            return msgspec.json.decode(self.data)
-        except (msgspec.DecodeError, RecursionError):
-            return None
+        return _decoded(self.data)
 
     @cached_property
     def lines(self) -> tuple[Json, ...]:
@@ -65,12 +62,20 @@ def _objects(data: bytes) -> Iterator[Json]:
     for line in data.split(b"\n"):
         if not line.lstrip().startswith(b"{"):
             continue
-        try:
-            found = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError):
-            continue
+        found = _decoded(line)
         if is_object(found):
             yield found
+
+
+def _decoded(data: bytes) -> Any:
+    """The JSON value in these bytes; None if there is none. Bytes that are not UTF-8 (output of a program, a
+    character cut by a crash) are U+FFFD: one of them must not hide the session."""
+    try:
+        return msgspec.json.decode(data)
+    except UnicodeDecodeError:
+        return _decoded(data.decode(errors="replace").encode())
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 class Reader(NamedTuple):
