@@ -6,10 +6,12 @@ import stat
 import time
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+import watchfiles
 from small_session import SmallSession, compacted, reading, text
 from web_dashboard.client import text_of
 from web_dashboard.conftest import MakeDashboard, ids, paused, write
@@ -270,6 +272,35 @@ def test_a_wrong_date_breaks_no_page(sessions: Path, make_dashboard: MakeDashboa
     rows = by_period(client.dashboard.index, Scope(), "day", UTC)
     assert sum(row.sums.calls for row in rows) >= 4
     assert len(rows) < 100
+
+
+@pytest.mark.spec("DB-5")
+def test_a_change_whose_name_is_not_text_does_not_end_the_watch(
+    sessions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("everturn.web_dashboard.watcher._RETRY", 0.01)
+    failures = [RuntimeError('Unable to decode path "fo\\xFFld" to string')]
+    watch = watchfiles.watch
+
+    def failing_once(*roots: Path, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return watch(*roots, **options)
+
+    monkeypatch.setattr("everturn.web_dashboard.watcher.watchfiles.watch", failing_once)
+    index = SessionIndex()
+    places = places_of(sessions, tmp_path)
+    indexer = Indexer(index, places, summarize=summarize_file)
+    watcher = Watcher(places, indexer)
+    indexer.start()
+    watcher.start()
+    try:
+        wait_for_sessions(index, ["a", "b", "c"])
+        write(sessions / "d.jsonl", paused())
+        wait_for_sessions(index, ["a", "b", "c", "d"])
+    finally:
+        watcher.stop()
+        indexer.stop()
 
 
 @pytest.mark.spec("DB-5")

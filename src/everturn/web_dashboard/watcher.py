@@ -21,6 +21,8 @@ _DEBOUNCE: Final = 200
 _STEP: Final = 50
 # How often the folders themselves are checked.
 _CHECK: Final = 3_000
+# How many seconds pass before a watch that failed is tried again.
+_RETRY: Final = 1.0
 
 
 class Watcher:
@@ -46,10 +48,11 @@ class Watcher:
             self._indexer.look()
             try:
                 self._watch(roots, polls=polls)
-            except OSError:
-                # The limit of watches, or a folder that vanished in this moment.
+            except (OSError, RuntimeError):
+                # The limit of watches, or a folder that vanished in this moment. RuntimeError: a change of a
+                # file whose name is not UTF-8, which the library cannot tell.
                 polls = self._existing() == roots
-                self._stopping.wait(1)
+                self._stopping.wait(_RETRY)
             self._indexer.look()
 
     def _watch(self, roots: Mapping[Path, int], *, polls: bool) -> None:
