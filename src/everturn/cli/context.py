@@ -89,7 +89,8 @@ def _write_image(report: "ContextReport", out: Path) -> None:
     picture = svg(
         drawn(report, screen), columns=screen.width, title=f"What fills the context of {report.source}"
     )
-    write_output(out, picture.encode())
+    # The name of a session file need not be UTF-8.
+    write_output(out, picture.encode(errors="replace"))
 
 
 @contextmanager

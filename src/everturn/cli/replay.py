@@ -148,7 +148,7 @@ def replay(
     done = _replay_all(paths, chosen, keep, engine, workers, writer, period)
     compared = _compare(done, chosen, keep)
     if html is not None:
-        write_output(html, _render_page(done, compared, chosen, keep).encode())
+        write_output(html, _render_page(done, compared, chosen, keep).encode(errors="replace"))
     if requests is not None:
         _write_requests(requests, paths, chosen, writer, done)
     if into is not None:
@@ -202,8 +202,10 @@ def _draw(compared: "ComparisonTable", done: "ReplayOutcome", *, color: bool) ->
 def _say_json(compared: "ComparisonTable", done: "ReplayOutcome") -> None:
     import msgspec
 
+    from everturn.session.valid_text import make_encodable
+
     told = {**msgspec.to_builtins(compared), "unreadable": msgspec.to_builtins(done.unreadable)}
-    say_json(msgspec.json.format(msgspec.json.encode(told), indent=1))
+    say_json(msgspec.json.format(msgspec.json.encode(make_encodable(told)), indent=1))
 
 
 def _parse_policies(

@@ -5,6 +5,7 @@ docs/context.md.
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
@@ -46,6 +47,7 @@ from everturn.measure.calibration import Calibration
 from everturn.measure.meter import ContextSize
 from everturn.measure.thresholds import ContextThresholds, ThresholdLevels
 from everturn.session.recorded import ContextWindow, RecordedSession
+from everturn.session.valid_text import make_encodable
 from everturn.view.flatten import flatten
 from everturn.wire.line_repair import LineProblem
 
@@ -162,7 +164,9 @@ def context_report(
 
 def as_json(report: ContextReport) -> bytes:
     """The report as JSON with an indent of two spaces; dollars are numbers."""
-    return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(report), indent=2)
+    # The name of a file need not be UTF-8, and JSON has to be.
+    told = make_encodable(msgspec.to_builtins(report, builtin_types=(Decimal, datetime)))
+    return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(told), indent=2)
 
 
 def context_level(levels: ThresholdLevels) -> ContextLevel:

@@ -35,6 +35,7 @@ from everturn.replay.sessions import Period, ReplaySession, Unreadable, began_at
 from everturn.session.bill import BillPurpose, UsageTotals
 from everturn.session.state_file import decode_state
 from everturn.session.transcripts import read_state_beside
+from everturn.session.valid_text import make_encodable
 
 MAX_PATHS: Final = 20
 
@@ -332,4 +333,6 @@ def as_json(done: Audit) -> bytes:
             for reason, (count, lost, dollars) in done.break_reasons().items()
         },
     }
-    return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(values), indent=2)
+    # The name of a file need not be UTF-8, and JSON has to be.
+    told = make_encodable(msgspec.to_builtins(values, builtin_types=(Decimal, datetime)))
+    return msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(told), indent=2)

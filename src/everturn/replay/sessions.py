@@ -26,6 +26,7 @@ from everturn.replay.readers.registry import READERS
 from everturn.replay.readers.values import RecordedConversation, SourceFile
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
 from everturn.session.transcripts import read_state_beside
+from everturn.session.valid_text import replace_lone_surrogates
 
 # Called before each file is read, with its number (from 1), the number of files, and its path.
 ReadProgress = Callable[[int, int, Path], None]
@@ -162,7 +163,8 @@ def _session(
             notes.extend(f"{agent.name}: {note}" for note in found.notes)
     suffix = f"#{conversation.key}" if conversation.key else ""
     return ReplaySession(
-        name=file.name.partition(".")[0] + suffix,
+        # Names are written into JSON and pages; a file's own need not be UTF-8.
+        name=replace_lone_surrogates(file.name.partition(".")[0] + suffix),
         path=str(file) + suffix,
         format=format,
         threads=tuple(threads),
