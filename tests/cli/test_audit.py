@@ -358,8 +358,24 @@ def test_breaks_are_sorted_by_dollars_and_the_difference_is_one_command_away(tmp
         "The first 3 blocks of both requests are the same.",
         "Call 3 only added 2 blocks.",
     ]
-    for wrong in ("0", "7", "x", "zz:2"):
+    for wrong in ("x", "zz:2"):
         assert run(ids[0], "--break", wrong).exit_code in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("0", "This conversation has 2 calls; there is no call 0."),
+        ("1", "Call 1 is the first of this conversation: there is none before it to compare with."),
+        ("7", "This conversation has 2 calls; there is no call 7."),
+    ],
+)
+def test_a_call_that_cannot_be_compared_is_named_as_it_was_given(tmp_path, call, why):
+    two = SmallSession().human("Go.").reply("a1", text("Went."), written=50_000).human("On.")
+    two.reply("a2", text("Gone."), written=50_100)
+    (tmp_path / "two.jsonl").write_bytes(two.to_bytes())
+    done = run(tmp_path / "two.jsonl", "--break", call)
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", f"Error: {why}\n")
 
 
 def test_a_change_is_one_line_in_a_watched_pipe(tmp_path):

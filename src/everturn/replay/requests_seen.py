@@ -126,8 +126,10 @@ def seen_at(thread: Thread, number: int, *, most: int = MAX_BLOCKS) -> SeenReque
 
 def compare_with_previous(thread: Thread, number: int, *, most: int = 12) -> RequestDifference:
     """Call `number` beside the call before it: where the two requests begin to differ."""
-    before = [(each.role, block) for each in _messages_at(thread, number - 1) for block in each.blocks]
     after = [(each.role, block) for each in _messages_at(thread, number) for block in each.blocks]
+    if number == 1:
+        raise InputError("Call 1 is the first of this conversation: there is none before it to compare with.")
+    before = [(each.role, block) for each in _messages_at(thread, number - 1) for block in each.blocks]
     pairs = enumerate(zip_longest(before, after))
     common = next((at for at, (old, new) in pairs if old != new), len(before))
     return RequestDifference(
