@@ -1,6 +1,7 @@
 """`everturn compact` and `everturn demo compact`, called as people call them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,24 @@ def test_a_session_is_compacted_without_a_key_and_that_is_said(session):
     assert session.read_bytes().startswith(before)
     assert len(open_session(session).views_before) == 1
     assert names(session.parent) == ["session.jsonl", "session.jsonl.state.json"]
+
+
+def test_of_a_file_that_begins_in_the_middle_the_size_afterwards_says_what_it_lacks(session):
+    def tokens() -> str:
+        shown = " ".join(run(session).stdout.split())
+        return shown.partition("tokens ")[2].partition(" summary by")[0]
+
+    lines = session.read_bytes().splitlines(keepends=True)
+    assert re.fullmatch(r"6,400 before, [0-9,]+ after", tokens())
+    session.write_bytes(b"".join(lines[2:]))
+    lacks = "without system prompt and tools: the file does not tell their size"
+    assert re.fullmatch(rf"6,400 before, [0-9,]+ after, {lacks}", tokens())
+    said = " ".join(run(session, command="context").stdout.split())
+    basis = (
+        "All numbers are estimates, without system prompt and tools: the file reports no usage for the "
+        "current context, and does not show how large these are."
+    )
+    assert basis in said
 
 
 @pytest.mark.spec("CP-29")

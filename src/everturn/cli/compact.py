@@ -59,7 +59,7 @@ def compact(
     file = choose_session(session, changes=not dry_run)
     with reopen_session(file, model, dry_run=dry_run, options=options) as opened:
         warn_of_damage(file, opened.damage)
-        before = opened.bill.parts["compact"]
+        before, size_before = opened.bill.parts["compact"], opened.context().size
         outcome: Any = (
             opened.dry_run(instructions, **where) if dry_run else opened.compact(instructions, **where)
         )
@@ -73,4 +73,8 @@ def compact(
         elif isinstance(outcome, CompactionPlan):
             print_lines(lambda screen: render_plan(outcome, file, screen))
         else:
-            print_lines(lambda screen: render_compaction(outcome, spent, file, screen))
+            size = opened.context().size
+            is_head_known = size_before.basis == "estimate" or size.basis == "usage" or size.reported > 0
+            print_lines(
+                lambda screen: render_compaction(outcome, spent, file, screen, is_head_known=is_head_known)
+            )

@@ -72,11 +72,15 @@ def _cut(plan: CompactionPlan) -> str:
     return f"before {first.uuid}"
 
 
-def render_compaction(outcome: Compaction, spent: Decimal | None, file: str, screen: Screen) -> list[Text]:
-    """`spent` is the price of its calls; None if it made none."""
+def render_compaction(
+    outcome: Compaction, spent: Decimal | None, file: str, screen: Screen, *, is_head_known: bool = True
+) -> list[Text]:
+    """`spent` is the price of its calls; None if it made none. `is_head_known`: the size afterwards has
+    system prompt and tools, which a file that begins in the middle does not tell."""
     way = outcome.attempts[-1].strategy if outcome.attempts else "extractive"
+    without = "" if is_head_known else ", without system prompt and tools: the file does not tell their size"
     rows = [
-        ("tokens", f"{outcome.tokens_before:,} before, {outcome.tokens_after:,} after"),
+        ("tokens", f"{outcome.tokens_before:,} before, {outcome.tokens_after:,} after{without}"),
         ("summary by", STRATEGY_LABELS[way]),
         *(
             ("tried first", f"{STRATEGY_LABELS[each.strategy]}: {each.problem}")

@@ -149,11 +149,15 @@ def _basis(report: ContextReport, screen: Screen) -> list[Text]:
 
 def _certainty(report: ContextReport) -> str:
     if report.size.basis == "estimate":
-        return (
-            "All numbers are estimates: the file reports no usage for the current context."
-            if report.categories[0].tokens
-            else "All numbers are estimates, without system prompt and tools: the file reports no usage."
-        )
+        if report.categories[0].tokens:
+            return "All numbers are estimates: the file reports no usage for the current context."
+        if report.cache.calls:
+            # A file that begins in the middle, right after a compaction.
+            return (
+                "All numbers are estimates, without system prompt and tools: the file reports no usage for "
+                "the current context, and does not show how large these are."
+            )
+        return "All numbers are estimates, without system prompt and tools: the file reports no usage."
     tail = (
         f", plus an estimated {tokens(report.size.estimated_tail)} since"
         if report.size.estimated_tail
