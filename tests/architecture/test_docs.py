@@ -15,6 +15,10 @@ from everturn.session.events.prometheus import METRICS
 from everturn.session.hooks.rules import HOOK_RULES
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+# A link to a part of a page: the page, if it is another one, and the part.
+PART = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 SPEC_LINE = re.compile(r"^- ([A-Z]+-\d+) ", re.MULTILINE)
 
 
@@ -22,6 +26,19 @@ def links(page: str, text: str) -> set[str]:
     """Where the relative links of a page lead, as paths from the root of the repository."""
     here = Path("/", page).parent
     return {str((here / target).resolve()).removeprefix("/") for target in LINK.findall(text)}
+
+
+def parts(text: str) -> set[str]:
+    """The parts of a page that a link can name: its headings, as GitHub spells them."""
+    titles = HEADING.findall(FENCED.sub("", text))
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def links_to_parts(page: str, text: str) -> set[tuple[str, str]]:
+    """The pages and parts that a page links to, the pages as paths from the root of the repository."""
+    here = Path("/", page).parent
+    found = PART.findall(FENCED.sub("", text))
+    return {(str((here / to).resolve()).removeprefix("/") if to else page, part) for to, part in found}
 
 
 def commands(group: click.Command, path: str = "everturn") -> dict[str, click.Command]:
@@ -99,6 +116,11 @@ def test_every_link_leads_somewhere(pages, root):
     assert {(page, to) for page, to in targets if not (root / to).exists()} == set()
 
 
+def test_every_link_to_a_part_of_a_page_names_a_heading_of_it(pages):
+    named = {(page, *to) for page, text in pages.items() for to in links_to_parts(page, text)}
+    assert {(page, to, part) for page, to, part in named if part not in parts(pages.get(to, ""))} == set()
+
+
 def test_the_requirement_list_has_the_ids_of_the_specification(root, pages):
     folder = root.parent / "shared" / "spec"
     if not folder.is_dir():
@@ -111,6 +133,12 @@ def test_the_requirement_list_has_the_ids_of_the_specification(root, pages):
 def test_links_are_resolved_from_the_page_they_stand_on():
     text = "[a](a.md) [b](../b.md#part) [c](https://example.org/c.md) [d](#part)"
     assert links("docs/page.md", text) == {"docs/a.md", "b.md"}
+
+
+def test_a_heading_is_named_as_in_a_link_and_a_comment_in_code_is_no_heading():
+    text = "# `bill`: the 2 prices\n\n```sh\n# not this\n```\n\n[a](#one) [b](../c.md#two-three)\n"
+    assert parts(text) == {"bill-the-2-prices"}
+    assert links_to_parts("docs/page.md", text) == {("docs/page.md", "one"), ("c.md", "two-three")}
 
 
 def test_commands_are_found_in_groups_of_groups():
