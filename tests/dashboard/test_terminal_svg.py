@@ -51,3 +51,12 @@ def test_a_picture_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path):
         1,
         f"Error: Cannot write {out}: No such file or directory.\n",
     )
+
+
+def test_the_picture_is_written_beside_the_json(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    out = tmp_path / "context.svg"
+    both = ["context", "examples/session.jsonl", "--json", "--svg", str(out)]
+    done = CliRunner().invoke(main, both)
+    assert done.stdout == CliRunner().invoke(main, both[:3]).stdout
+    assert out.read_bytes() == (ROOT / "docs" / "pictures" / "context.svg").read_bytes()

@@ -68,12 +68,12 @@ def context(
         # Whoever named the file needs no other name for it.
         name = "" if file == session else short_id(file)
         report = context_report(opened, id=name, agent_files=others.values())
+    if svg is not None:
+        _write_image(report, svg)
     if as_json:
         # As bytes: JSON is UTF-8 in any locale.
         say_json(spelled(report))
-        return
-    if svg is not None:
-        _write_image(report, svg)
+    if as_json or svg is not None:
         return
     from everturn.dashboard.terminal import draw
 
