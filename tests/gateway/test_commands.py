@@ -110,6 +110,15 @@ def test_run_passes_on_the_exit_status_and_prints_what_the_session_cost(tmp_path
     assert "; saved $0.0000 (observed only; --mode manage lets everturn decide)\n" in errors
 
 
+def test_what_a_twin_inside_has_answered_is_practice_and_in_no_total(tmp_path: Path):
+    words = ("run", "--upstream", "twin", "--", sys.executable, "-c", CALL, ASK.decode())
+    with started(tmp_path, *words) as process:
+        process.communicate(timeout=30)
+    [transcript] = (tmp_path / "everturn" / "gateway" / "local").glob("*.jsonl")
+    told = json.loads(CliRunner().invoke(main, ["audit", str(transcript), "--json"]).stdout)
+    assert [(each["practice"], each["calls"], each["dollars"]) for each in told["sessions"]] == [(1, 0, 0)]
+
+
 @pytest.mark.spec("GW-2", "GW-24")
 def test_run_says_at_the_end_what_was_passed_through_and_why(tmp_path: Path):
     body = {"model": "claude-haiku-4-5", "max_tokens": 0, "messages": [{"role": "user", "content": "Hello"}]}
