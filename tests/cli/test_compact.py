@@ -73,6 +73,15 @@ def test_of_a_file_that_begins_in_the_middle_the_size_afterwards_says_what_it_la
     assert basis in said
 
 
+def test_a_compaction_that_gains_nothing_names_the_size_that_context_shows(session):
+    small = SmallSession().human("Look. " * 20).reply("m1", text("Seen. " * 20), plain=500, out=20)
+    session.write_bytes(small.human("And the other one? " * 10).reply("m2", text("Too.")).to_bytes())
+    shown = json.loads(run(session, "--json", command="context").stdout)["size"]["tokens"]
+    done = run(session)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert re.search(rf"from {shown:,} to at least|it has {shown:,} tokens", done.stderr), done.stderr
+
+
 @pytest.mark.spec("CP-29")
 def test_a_dry_run_shows_the_plan_and_changes_nothing(session):
     before = session.read_bytes()

@@ -118,7 +118,7 @@ def run_compaction(
     if asked.trigger == "manual" and not asked.is_reactive and attempts:
         grown = [each.grows_by for each in attempts if each.grows_by is not None]
         if len(grown) == len(attempts):
-            return _no_smaller(attempts, before=most, after=most + min(grown))
+            return _no_smaller(attempts, before=min(most, plan.tokens_before), after=most + min(grown))
     return CompactionFailed(attempts=tuple(attempts), why=_explain(attempts), plan=plan)
 
 
@@ -140,8 +140,10 @@ def preview_compaction(
     least, before = _smallest(plan, context, now).tokens_after, _max_tokens_after(plan, context)
     if least < before:
         return plan
+    # The size that was just shown; the other may be an estimate with padding.
+    shown = min(before, plan.tokens_before)
     return CompactionSkipped(
-        f"A compaction would enlarge the context, from {before:,} to at least {least:,} tokens: what would "
+        f"A compaction would enlarge the context, from {shown:,} to at least {least:,} tokens: what would "
         "be summarized is smaller than a summary."
     )
 
