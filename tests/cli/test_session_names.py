@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from small_session import SmallSession, compacted, text
 
 from everturn.catalog.names import short_id
+from everturn.catalog.remembered import load_remembered, remember
 from everturn.cli import main
 
 Run = Callable[..., Result]
@@ -184,3 +185,8 @@ def test_a_folder_that_was_deleted_is_said_in_one_line(home):
     assert (done.returncode, done.stderr) == (
         1, "Error: The current folder no longer exists. Change to another one.\n",
     )  # fmt: skip
+
+
+def test_a_path_that_is_not_utf8_keeps_no_other_from_being_remembered(tmp_path):
+    remember(tmp_path, [Path("na\udce4me.jsonl"), Path("one.jsonl"), Path("two.jsonl")])
+    assert load_remembered(tmp_path) == [Path("one.jsonl"), Path("two.jsonl")]

@@ -1,6 +1,7 @@
 """A session as a person's program holds it: from a file, against a twin."""
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
@@ -915,3 +916,22 @@ def test_a_reader_pays_for_no_summary(desk):
         with pytest.raises(StoreError, match="opened for reading only"):
             reader.compact()
         assert (len(desk.twin.ledger), reader.context().size) == (calls, before)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"access": "r"}, "access is 'r', and takes 'write', 'read'."),
+        ({"session_start": "new"}, "session_start is 'new', and takes 'auto', 'clear', 'none'."),
+    ],
+)
+def test_a_word_that_an_argument_does_not_take_is_refused_before_a_file_is_made(desk, given, said):
+    with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
+        desk.open(**given)
+    assert not desk.path.exists()
+
+
+def test_a_hook_event_that_does_not_exist_is_refused_with_those_that_do(desk):
+    with desk.open() as session, pytest.raises(UsageError) as caught:
+        session.run_hooks("SessionStarts")
+    assert str(caught.value).startswith("There is no hook event 'SessionStarts'. There are: PreCompact, ")

@@ -29,9 +29,14 @@ def load_remembered(cache: Path) -> list[Path]:
 def remember(cache: Path, paths: Iterable[Path]) -> None:
     """Keep these paths, the newest first."""
     known = load_remembered(cache)
-    kept = list(dict.fromkeys([*paths, *known]))[:MAX_REMEMBERED]
+    kept = [each for each in dict.fromkeys([*paths, *known]) if _is_utf8(each)][:MAX_REMEMBERED]
     if kept == known:
         return
     with suppress(OSError, UnicodeError, msgspec.MsgspecError):
         make_folder(cache)
         replace_file(cache / _NAME, msgspec.json.encode([str(each) for each in kept]))
+
+
+def _is_utf8(path: Path) -> bool:
+    """JSON has no other names. A path is a text with lone surrogates for what is no UTF-8."""
+    return not any("\ud800" <= each <= "\udfff" for each in str(path))

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import msgspec
 
 from everturn.decide.events import Event
 from everturn.decide.options import Options
+from everturn.errors import UsageError
 from everturn.measure.capabilities import Capabilities
 from everturn.measure.outline import TokenCosts
 from everturn.measure.tokens import Estimator
@@ -78,6 +79,8 @@ def read_options(options: Options | None, keywords: Mapping[str, Any], config: C
 
 
 def open_runtime(given: OpenArguments, loaded: LoadedOptions) -> InterruptibleRuntime:
+    _check_choice("access", given.access, get_args(Access))
+    _check_choice("session_start", given.session_start, get_args(SessionStart))
     chosen = loaded.options
     settings = build_settings(
         chosen,
@@ -97,6 +100,11 @@ def open_runtime(given: OpenArguments, loaded: LoadedOptions) -> InterruptibleRu
         raise
     opened.runtime.remark(*loaded.notes, *found.notes)
     return opened
+
+
+def _check_choice(name: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise UsageError(f"{name} is {given!r}, and takes {', '.join(map(repr, known))}.")
 
 
 def _make_parts(

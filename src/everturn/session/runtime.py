@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import msgspec
 
@@ -19,7 +19,7 @@ from everturn.decide.effects import AskModel, HookEvent, HookOutcome, ModelAnswe
 from everturn.decide.events import CacheHeld, CompactionDone, Event, EventContext, HoldChecked, ToolsDeferred
 from everturn.decide.options import Options
 from everturn.engine import Conversation
-from everturn.errors import InputError, StoreError
+from everturn.errors import InputError, StoreError, UsageError
 from everturn.history.edits import Edit, Pinned, Rewound
 from everturn.history.records import Record, Usage, make_edit_record
 from everturn.measure.model_table import has_known_price
@@ -405,6 +405,10 @@ class SessionRuntime:
     # ── hooks ────────────────────────────────────────────────────────────────────────────────────
 
     def run_hooks(self, event: HookEvent, **payload: Any) -> HookOutcome:
+        if event not in get_args(HookEvent):
+            raise UsageError(
+                f"There is no hook event {event!r}. There are: {', '.join(get_args(HookEvent))}."
+            )
         return self.handler.run_hooks(RunHooks(event, payload))
 
     def append_hook_context(self, texts: Sequence[str]) -> None:
