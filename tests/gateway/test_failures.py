@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from everturn.gateway.malformed import MALFORMED
 from everturn.gateway.tokens import load_tokens
 from everturn.gateway.upstream import check_upstream, is_api
 from everturn.gateway.values import Timing
+from everturn.measure.model_table import find_model
+from everturn.measure.pricing import compute_priced_usage
 from everturn.session.store.places import open_stores
 
 ASK = {"model": MODEL, "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]}
@@ -264,6 +267,25 @@ def test_the_reply_to_a_request_that_was_passed_through_is_in_the_bill(
         bills.append(running.gateway.tenants.bill.total)
     assert bills[0] == bills[1]
     assert bills[0].dollars > 0
+
+
+@pytest.mark.spec("GW-24")
+@pytest.mark.parametrize("mode", ["observe", "manage"])
+def test_what_the_api_has_compacted_by_itself_is_in_the_bill(lab: OpenLab, mode: str):
+    parts = [
+        {"type": "compaction", "input_tokens": 1_000_000, "output_tokens": 100},
+        {"type": "message", "input_tokens": 10, "output_tokens": 5},
+    ]
+    said = message(iterations=parts)  # type: ignore[arg-type]
+    running = lab(
+        RawUpstream(lambda connection, _: connection.send(reply(json.dumps(said).encode()))), mode=mode
+    )
+    running.ask({**ASK, "context_management": {"edits": [{"type": "compact_20260112"}]}})
+    running.settle()
+    total, model = running.gateway.tenants.bill.total, find_model(MODEL)
+    assert model is not None
+    expected = compute_priced_usage(said["usage"], model, on=datetime.now(UTC).date()).dollars
+    assert (total.calls, total.input, total.output, total.dollars) == (1, 1_000_010, 105, expected)
 
 
 # ── at the start ─────────────────────────────────────────────────────────────────────────────────────

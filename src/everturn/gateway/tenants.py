@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from everturn.adapters.tracking import CallerRequest, ConversationTracker, PreparedCall, UnsupportedRequest
+from everturn.adapters.tracking.adapter_bill import price_unchanged_reply
 from everturn.adapters.tracking.conversation import TrackedConversation
 from everturn.adapters.tracking.counting import ConversationBusy
 from everturn.adapters.tracking.effect_handler import refuse_to_send
@@ -337,10 +338,10 @@ class TenantConversations:
                 reply.pieces, reply.content_type, reply.encoding, max_bytes=self._limits.reply_bytes
             )
             said = _decode_usage(read.body)
+            spent = price_unchanged_reply(read.body, self.tracker.parts.clock().date())
         except (UnreadableBody, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return ""
-        if said.usage is not None:
-            spent = price_usage(said.usage, said.model, self.tracker.parts.clock().date())
+        if said.usage is not None and spent is not None:
             with self._lock:
                 self.unrecorded += spent
             self._metrics.add_usage(said.usage)

@@ -5,7 +5,7 @@ Adding to a total reads and then writes it, so one thread at a time does it.
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from threading import Lock
 from typing import Any
 
@@ -22,6 +22,29 @@ class _PaidBody(msgspec.Struct):
     model: str = ""
     # As it came: a request that everturn does not change may have parts that only the price needs.
     usage: dict[str, Any] | None = None
+
+
+def price_unchanged_reply(body: bytes, on: date) -> UsageTotals | None:
+    """What the reply to a request that everturn did not read has used, with the compactions of the API and
+    whatever else the API has billed in it. None if it does not say."""
+    paid = msgspec.json.decode(body, type=_PaidBody)
+    if paid.usage is None:
+        return None
+    model = find_model(paid.model)
+    if model is None or not model.prices:
+        return UsageTotals(calls=1, unpriced=1)
+    priced = compute_priced_usage(paid.usage, model, on=on)
+    tokens: Counter[ChargeKind] = Counter()
+    for line in priced.lines:
+        tokens[line.kind] += line.tokens
+    return UsageTotals(
+        calls=1,
+        input=tokens["input"],
+        written=tokens["cache_write_5m"] + tokens["cache_write_1h"],
+        read=tokens["cache_read"],
+        output=tokens["output"],
+        dollars=priced.dollars,
+    )
 
 
 class AdapterBill:
@@ -62,26 +85,8 @@ class AdapterBill:
 
     def pay_unchanged(self, body: bytes) -> None:
         """The reply to a request that was sent unchanged has arrived: it belongs to no conversation."""
-        paid = msgspec.json.decode(body, type=_PaidBody)
-        model = find_model(paid.model)
-        if paid.usage is None:
-            return
-        if model is None or not model.prices:
-            self._add("conversation", UsageTotals(calls=1, unpriced=1), self._ledger)
-            return
-        priced = compute_priced_usage(paid.usage, model, on=self._clock().date())
-        tokens: Counter[ChargeKind] = Counter()
-        for line in priced.lines:
-            tokens[line.kind] += line.tokens
-        spent = UsageTotals(
-            calls=1,
-            input=tokens["input"],
-            written=tokens["cache_write_5m"] + tokens["cache_write_1h"],
-            read=tokens["cache_read"],
-            output=tokens["output"],
-            dollars=priced.dollars,
-        )
-        self._add("conversation", spent, self._ledger)
+        if (spent := price_unchanged_reply(body, self._clock().date())) is not None:
+            self._add("conversation", spent, self._ledger)
 
     def note_lost_reply(self) -> None:
         """Say beside the bill that a reply is not in it: it has ended before it has said what it used."""
