@@ -34,7 +34,9 @@ def _fields(value: msgspec.Struct, content: ContentMode) -> dict[str, Any]:
         for name in value.__struct_fields__
         if content == "included" or not _is_private(hints[name])
     )
-    return {name: _plain(getattr(value, name), content) for name in shown}
+    # A field without a value is not written, as in the struct's own JSON.
+    found = ((name, getattr(value, name)) for name in shown)
+    return {name: _plain(part, content) for name, part in found if part is not msgspec.UNSET}
 
 
 def _is_private(hint: Any) -> bool:

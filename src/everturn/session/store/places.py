@@ -108,7 +108,7 @@ def _open_for_session(settings: StoreSettings, access: Access) -> StoreFactory:
         return open_configured(settings, fsync=settings.fsync)
     if access == "read":
         return open_for_reading(url, default_folder())
-    return _SHARED.open(
+    return _SHARED.share(
         os.path.realpath(_path(url.removeprefix("sqlite:").removeprefix("//"))), settings.fsync
     )
 
@@ -120,7 +120,7 @@ class _SharedStores:
         self._guard = threading.Lock()
         self._open: dict[tuple[str, str], tuple[StoreFactory, int]] = {}
 
-    def open(self, path: str, fsync: Fsync) -> StoreFactory:
+    def share(self, path: str, fsync: Fsync) -> StoreFactory:
         with self._guard:
             stores, users = self._open.get((path, fsync)) or (open_stores(f"sqlite:{path}", fsync=fsync), 0)
             self._open[path, fsync] = stores, users + 1
