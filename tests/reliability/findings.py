@@ -20,18 +20,20 @@ DAMAGED_TWICE: Final = (93000008213,)
 LOOP_WITHOUT_THINKING: Final = (923944361454,)
 # A reply that the caller had begun counted as the answer, and its question was summarized.
 BEGUN_REPLY: Final = (1209,)
-# A rewind to what an earlier compaction had kept undid that compaction, under a later one from a message on.
 # (In the judge) A restart with other tools: nothing is known of those that the last process had sent.
 OTHER_TOOLS_AFTER_RESTART: Final = (81000000110,)
-# (In the judge) A rewind to the last words undoes no undo that followed them.
+# A rewind to what an earlier compaction had kept undid that compaction, under a later one from a message on.
 REWIND_TO_KEPT: Final = (51000001627,)
+# The same where the compaction had been undone on a branch that was left since.
+REWIND_UNDER_UNDONE: Final = (401000014032,)
+# (In the judge) A rewind to the last words undoes no undo that followed them.
 REWIND_TO_LAST_WORDS: Final = (40084730447, 40084730592)
 # (In the judge) `mypy -p NAME` was called dangerous, because `pytest -p NAME` is.
 PACKAGE_OF_MYPY: Final = (923944366220,)
 
 FOUND: Final = {
     "conversations": (*UNFINISHED_SEGMENT, *BLANK_CONVERSATION),
-    "steps": (*REWIND_TO_KEPT, *REWIND_TO_LAST_WORDS),
+    "steps": (*REWIND_TO_KEPT, *REWIND_UNDER_UNDONE, *REWIND_TO_LAST_WORDS),
     "disk-failures": UNFINISHED_LINE,
     "damage": (*DAMAGED_FORMAT, *DAMAGED_TAG, *MISSING_LINE_BREAK, *DAMAGED_TWICE),
     "callers": (*LOOP_WITHOUT_THINKING, *BEGUN_REPLY, *OTHER_TOOLS_AFTER_RESTART),

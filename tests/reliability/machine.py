@@ -277,7 +277,7 @@ class Walk:
             at = next(
                 (n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(found)
             )
-            raise Diverged(f"{what} differs from the list at {at}: {found[at - 1 : at + 2]}")
+            raise Diverged(f"{what} differs from the list at {at}: {found[max(0, at - 1) : at + 2]}")
 
     def close(self) -> None:
         self.session.close()

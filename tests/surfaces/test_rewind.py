@@ -185,6 +185,27 @@ def test_a_rewind_to_what_an_earlier_compaction_has_kept_stays_under_it(desk):
         assert messages(session) == before
 
 
+@pytest.mark.spec("CP-36")
+def test_a_rewind_to_what_a_compaction_has_kept_stays_under_it_although_a_branch_has_undone_it(desk):
+    """The rewind before it has left the branch with the undo behind, so the compaction holds again."""
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=3, size=400)
+        kept, third = said(session, "assistant")[-1].uuid, said(session)[2].uuid
+        assert isinstance(session.compact(up_to=third), everturn.Compaction)
+        before = messages(session)
+        desk.talk(session, turns=1, size=400)
+        session.undo()
+        session.rewind(said(session)[-1].uuid)
+        assert messages(session) == before
+        session.rewind(kept)
+        assert messages(session) == before
+        talk(desk, session, 9)
+        view = names(session)
+    assert shown(desk).endswith("Question 9.")
+    with desk.open() as session:
+        assert names(session) == view
+
+
 @pytest.mark.spec("CP-36", "TR-9")
 def test_a_session_goes_on_from_a_rewind_and_not_from_what_a_hook_has_added_there(desk):
     """The hook's words are the end of what a compaction has kept. Continued from them, the file had the

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from everturn.history.blocks import text_of
-from everturn.history.edits import Compacted
+from everturn.history.edits import Compacted, Undone
 from everturn.history.log import Log
 from everturn.history.records import Record
 
@@ -42,19 +42,25 @@ def plan_rewind(records: Sequence[Record], uuid: str) -> RewindPlan | str:
     return RewindPlan(before, text_of_record(record))
 
 
-def find_end_of_kept(log: Log, last: Record | None) -> Record | None:
+def find_end_of_kept(log: Log, last: Record | None, abandoned: Sequence[Record] = ()) -> Record | None:
     """Where to go on from this record. The last message that a compaction in force has kept in front of what
     is said next stands under that compaction, also if attachments or bookkeeping were kept behind it."""
     if last is None:
         return None
-    shown = {each.uuid for each in log.view.records}
+    shown = {each.uuid: each for each in log.view.records}
     behind = _find_bookkeeping_behind(log.view.records, last)
     for record in reversed(log.records):
         kept = record.edit.kept if isinstance(record.edit, Compacted) else None
         # A later compaction may have kept the summary of an earlier one, which is in force too then.
         if kept and kept.anchor != record.uuid and kept.anchor in shown and kept.tail in behind:
-            return behind[kept.tail]
+            # Undone on a branch that was left: what names the end of the segment from there on continues it
+            # without the compaction (`history/threads.py`), what names the summary continues the compaction.
+            return shown[kept.anchor] if _is_undone(record, abandoned) else behind[kept.tail]
     return last
+
+
+def _is_undone(boundary: Record, records: Sequence[Record]) -> bool:
+    return any(isinstance(each.edit, Undone) and each.edit.boundary == boundary.uuid for each in records)
 
 
 def _find_bookkeeping_behind(records: Sequence[Record], last: Record) -> dict[str, Record]:

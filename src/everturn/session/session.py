@@ -305,7 +305,7 @@ class Session:
         if isinstance(plan, str):
             raise UsageError(plan)
         left = [each for each in self.conversation.log.records if each.kind in ("user", "assistant")]
-        last = find_end_of_kept(self.conversation.log, plan.last)
+        last = find_end_of_kept(self.conversation.log, plan.last, recorded.abandoned)
         runtime.append_rewind(Rewound(uuid), last)
         self._current.reload()
         self.conversation.economy.record_rewind()
