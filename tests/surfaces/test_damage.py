@@ -98,7 +98,10 @@ def test_an_adapter_that_opens_a_damaged_transcript_says_so_in_an_event_the_log_
     path.write_bytes(path.read_bytes().replace(b"matters", b"mutters", 1))
     with caplog.at_level(logging.WARNING, "everturn"):
         caller.act(step)
-    (event,) = [event for event in caller.events if isinstance(event, TranscriptDamaged)]
+    told = [event for event in caller.events if isinstance(event, TranscriptDamaged)]
+    # It was missing once in some ten thousand runs, and nobody knows why: the rest is said if it is again.
+    assert len(told) == 1, (caller.events, sorted(tmp_path.iterdir()), caplog.text)
+    (event,) = told
     assert (event.problems, event.path) == (1, str(path.resolve()))
     assert LOST in event.what
     assert f"the transcript {event.path} is damaged: {event.what}" in caplog.text

@@ -93,3 +93,21 @@ def test_conversations_in_memory_are_left_out_also_where_the_folder_or_a_file_is
     (tmp_path / "link").symlink_to(tmp_path / "real")
     linked = Folder(tmp_path / "link", monkeypatch)
     assert linked.candidates(ask("Hello."), {str(known)}) == []
+
+
+def test_a_link_to_nothing_hides_no_other_transcript(folder: Folder):
+    folder.add("same", ask("Hello."))
+    later = full_name(ask("Hello.").chain[0], "linked", BEGAN + timedelta(seconds=1))
+    (folder.path / f"{later}.jsonl").symlink_to(folder.path / "removed")
+    assert folder.candidates(ask("Hello.")) == ["same"]
+
+
+def test_a_folder_that_cannot_be_read_is_told_and_one_that_is_missing_is_not(tmp_path: Path):
+    told: list[tuple[str, ...]] = []
+    (tmp_path / "file").touch()
+    for name in ("missing", "file"):
+        folder = TranscriptFolder(tmp_path / name, lambda *words: told.append(words), lambda *_: None)
+        assert list(folder.candidates(ask("Hello."), ())) == []
+    (one,) = told
+    assert one[0] == "the folder of the transcripts cannot be read; no earlier conversation is found in it"
+    assert one[1].startswith("[Errno 20] Not a directory: ")

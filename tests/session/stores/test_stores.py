@@ -1,6 +1,7 @@
 """What every store promises, whichever it is."""
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import builders as b
@@ -150,6 +151,18 @@ def test_conversations_are_listed_newest_first_without_those_that_are_empty(stor
     assert len(stores.conversations(tenant, most=1)) == 1
     changed = [each.changed_at for each in stores.conversations(tenant)]
     assert changed == sorted(changed, reverse=True)
+
+
+@pytest.mark.parametrize("kind", ["folder", "sqlite"])
+def test_a_link_to_nothing_hides_no_other_conversation(stores, tenant, url, tmp_path):
+    for name in ("one", "two", "three"):
+        with stores.open(tenant, name) as store:
+            store.append([b.user("hi")])
+    (tmp_path / "kept" / tenant / "gone.jsonl").symlink_to(tmp_path / "removed")
+    assert {each.name for each in stores.conversations(tenant)} == {"one", "two", "three"}
+    stores.close()
+    with closing(open_stores(url, folder=tmp_path / "local", fsync="never")) as again:
+        assert {each.name for each in again.conversations(tenant)} == {"one", "two", "three"}
 
 
 def test_conversations_of_one_family_are_listed_together(stores, tenant):

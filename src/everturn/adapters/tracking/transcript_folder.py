@@ -278,14 +278,25 @@ class TranscriptFolder:
         return None
 
     def _list_newest(self) -> list[Path]:
+        return _newest([entry for _, entry in self._scan()], MAX_PEEKED)
+
+    def _scan(self) -> Iterator[tuple[re.Match[str], os.DirEntry[str]]]:
+        """The transcripts of the folder, whose own path is resolved, and what their names say."""
         if self.folder is None:
-            return []
+            return
         try:
-            with os.scandir(self.folder) as entries:
-                listed = [(each.stat().st_mtime, each.path) for each in entries if _NAME.match(each.name)]
-        except OSError:
-            return []
-        return _newest(listed, MAX_PEEKED)
+            with os.scandir(os.path.realpath(self.folder)) as entries:
+                for entry in entries:
+                    if found := _NAME.match(entry.name):
+                        yield found, entry
+        except FileNotFoundError:
+            # Nothing was written yet.
+            return
+        except OSError as problem:
+            self._report_problem(
+                "the folder of the transcripts cannot be read; no earlier conversation is found in it",
+                str(problem),
+            )
 
     def _open_to_read(self, path: Path) -> TranscriptFile | None:
         try:
@@ -315,26 +326,17 @@ class TranscriptFolder:
     def _list_paths(self, request: CallerRequest, exclude: Collection[str]) -> tuple[list[Path], list[Path]]:
         """The files with the first link of the request, and the others of its scope: as in memory, only its
         own conversation may have more than it. Those that were written last come first."""
-        if self.folder is None:
-            return [], []
         # There may be thousands of files: whatever is done for each counts.
         first = request.chain[0].hex()
-        same: list[tuple[float, str]] = []
-        others: list[tuple[float, str]] = []
-        try:
-            folder = os.path.realpath(self.folder)
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    found = _NAME.match(entry.name)
-                    if not found or not (found[1] == first or is_in_scope(found[2], request.scope)):
-                        continue
-                    # The folder is resolved; only a link in it has another path.
-                    path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                    if path not in exclude:
-                        listed = same if found[1] == first else others
-                        listed.append((entry.stat().st_mtime, entry.path))
-        except OSError:
-            return [], []
+        same: list[os.DirEntry[str]] = []
+        others: list[os.DirEntry[str]] = []
+        for found, entry in self._scan():
+            if not (found[1] == first or is_in_scope(found[2], request.scope)):
+                continue
+            # The folder is resolved; only a link in it has another path.
+            path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+            if path not in exclude:
+                (same if found[1] == first else others).append(entry)
         return _newest(same, MAX_CANDIDATES), _newest(others, MAX_PEEKED)
 
     def _open(self, path: Path, *, quietly: bool = False) -> TranscriptFile:
@@ -375,8 +377,17 @@ def _read_end(path: Path) -> bytes:
         return b""
 
 
-def _newest(listed: Iterable[tuple[float, str]], count: int) -> list[Path]:
-    return [Path(path) for _, path in heapq.nlargest(count, listed)]
+def _when_written(entry: os.DirEntry[str]) -> float | None:
+    try:
+        return entry.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _newest(listed: Iterable[os.DirEntry[str]], count: int) -> list[Path]:
+    """Those that were written last, without what was removed since it was listed and links to nothing."""
+    written = ((when, entry.path) for entry in listed if (when := _when_written(entry)) is not None)
+    return [Path(path) for _, path in heapq.nlargest(count, written)]
 
 
 def full_name(first: bytes, name: str, now: datetime) -> str:

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -59,12 +59,14 @@ class _Transcripts:
         check_names(tenant)
         found: list[tuple[float, Path]] = []
         try:
-            with os.scandir(self.folder / tenant) as entries:
-                for entry in entries:
-                    if entry.name.endswith(SUFFIX) and entry.stat().st_size:
-                        found.append((entry.stat().st_mtime, Path(entry.path)))
+            entries = list(os.scandir(self.folder / tenant))
         except FileNotFoundError:
-            pass
+            return []
+        for entry in entries:
+            # Not those that were removed since they were listed, nor links to nothing.
+            with suppress(FileNotFoundError):
+                if entry.name.endswith(SUFFIX) and (state := entry.stat()).st_size:
+                    found.append((state.st_mtime, Path(entry.path)))
         return sorted(found, reverse=True)
 
     def first_lines(self, tenant: str, names: Sequence[StoredConversation]) -> dict[str, bytes]:
