@@ -28,12 +28,14 @@ REWIND_TO_KEPT: Final = (51000001627,)
 REWIND_UNDER_UNDONE: Final = (401000014032,)
 # (In the judge) A rewind to the last words undoes no undo that followed them.
 REWIND_TO_LAST_WORDS: Final = (40084730447, 40084730592)
+# (In the judge) A rewind to before an undo: the compaction is in force again, for its kept words too.
+REWIND_BEFORE_UNDO: Final = (397716981127,)
 # (In the judge) `mypy -p NAME` was called dangerous, because `pytest -p NAME` is.
 PACKAGE_OF_MYPY: Final = (923944366220,)
 
 FOUND: Final = {
     "conversations": (*UNFINISHED_SEGMENT, *BLANK_CONVERSATION),
-    "steps": (*REWIND_TO_KEPT, *REWIND_UNDER_UNDONE, *REWIND_TO_LAST_WORDS),
+    "steps": (*REWIND_TO_KEPT, *REWIND_UNDER_UNDONE, *REWIND_TO_LAST_WORDS, *REWIND_BEFORE_UNDO),
     "disk-failures": UNFINISHED_LINE,
     "damage": (*DAMAGED_FORMAT, *DAMAGED_TAG, *MISSING_LINE_BREAK, *DAMAGED_TWICE),
     "callers": (*LOOP_WITHOUT_THINKING, *BEGUN_REPLY, *OTHER_TOOLS_AFTER_RESTART),

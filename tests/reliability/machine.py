@@ -74,6 +74,13 @@ class Model:
     def rewind(self, moment: Moment) -> None:
         self.said, self.sight, views = moment
         self.views = list(views)
+        # An undo that is left behind counts no more, nor does a compaction.
+        for end, moments in self.moments.items():
+            self.after[end] = next(filter(self._is_in_force, reversed(moments)), moments[0])
+
+    def _is_in_force(self, moment: Moment) -> bool:
+        """Whether every compaction of that moment is one of now."""
+        return moment[2] == self.views[: len(moment[2])]
 
     def compact(self, kept: list[str], *, is_first: bool = False) -> None:
         """Everything but `kept`, which stands behind the summary or in front of it, is replaced by it. Who
