@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from everturn.twin.testing import TwinForTests
 
-pytest_plugins = ["surface_watch", "spec_table", "cache_net", "trials_told", "postgres_server"]
+pytest_plugins = ["surface_watch", "spec_table", "cache_net", "trials_told", "postgres_server", "fixed_ids"]
 
 # The same examples in every run: a landing must not depend on chance. `make soak-tests` tries others.
 settings.register_profile(
