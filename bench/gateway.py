@@ -216,14 +216,15 @@ def _events(message: dict[str, Any]) -> list[bytes]:
     return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in found]
 
 
-def _serve(listener: socket.socket, name: str, upstream: str, in_memory: int = 256) -> None:
-    """`in_memory` is how many conversations a gateway keeps there."""
+def _serve(listener: socket.socket, name: str, upstream: str, in_memory: int = 0) -> None:
+    """`in_memory` is how many conversations a gateway keeps there; 0 for its default."""
     if name == "relay":
         _run(_bare_relay(upstream), listener)
         return
     from everturn.adapters.tracking import make_parts
     from everturn.gateway.app import make_gateway
     from everturn.gateway.server import look_for_garbage_less, make_protocol, reuse_freed_memory
+    from everturn.gateway.start import GATEWAY_DEFAULTS
     from everturn.gateway.values import GatewaySettings
 
     if name == "tuned":
@@ -231,8 +232,15 @@ def _serve(listener: socket.socket, name: str, upstream: str, in_memory: int = 2
         reuse_freed_memory()
         _run(_bare_relay(upstream), listener)
         return
-    limits: dict[str, Any] = {"limits.conversations": in_memory}
-    parts = make_parts(None, config=None, folder=tempfile.mkdtemp(), window=2_000_000, **limits)
+    limits: dict[str, Any] = {"limits.conversations": in_memory} if in_memory else {}
+    parts = make_parts(
+        None,
+        config=None,
+        defaults=GATEWAY_DEFAULTS,
+        folder=tempfile.mkdtemp(),
+        window=2_000_000,
+        **limits,
+    )
     settings = GatewaySettings(parts=parts, upstream=upstream, mode=name)  # type: ignore[arg-type]
     gateway = make_gateway(settings)
     look_for_garbage_less()

@@ -32,6 +32,7 @@ import aiohttp
 from gateway import EVENTS, MODEL, _body, _cpu, _serve, _serve_upstream, _start
 
 from everturn.gateway.known_bodies import MAX_BYTES
+from everturn.gateway.limits import Limits
 
 SERVERS = ("relay", "observe", "manage")
 HEADERS = {"content-type": "application/json"}
@@ -64,7 +65,7 @@ def main() -> int:
     parser.add_argument("--clients", default="8", help="numbers of clients, one after the other")
     parser.add_argument("--conversations", type=int, default=1000)
     parser.add_argument("--kilobytes", type=int, default=200)
-    parser.add_argument("--in-memory", type=int, default=256, help="conversations that a gateway keeps there")
+    parser.add_argument("--in-memory", type=int, default=0, help="conversations that a gateway keeps there")
     parser.add_argument("--paced", action="store_true", help="10 ms between the events of a stream")
     parser.add_argument("--only", choices=SERVERS, help="one of them instead of all three")
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second, at most; 0: no limit")
@@ -79,7 +80,9 @@ def main() -> int:
         for clients in map(int, given.clients.split(",")):
             load = Load(servers, given.conversations, given.kilobytes * 1000, given.rate, given.turns)
             asyncio.run(load.run(clients, given.seconds))
-            is_flat &= load.report(clients, given.in_memory)
+            is_flat &= load.report(
+                clients, given.in_memory or Limits().memory_bytes // (1000 * given.kilobytes)
+            )
     finally:
         for process, _ in (*servers.values(), upstream):
             process.kill()

@@ -15,6 +15,7 @@ from gateway.lab import MODEL, Connection, OpenLab, RawUpstream, Seen, events, m
 from everturn.errors import UsageError
 from everturn.gateway.bodies import UnreadableBody, decompress
 from everturn.gateway.limits import CapSettings, Limits, change_limits
+from everturn.gateway.start import load_settings
 
 ASK = {"model": MODEL, "max_tokens": 100, "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -229,6 +230,14 @@ def test_limits_are_changed_by_name():
 
 
 @pytest.mark.spec("GW-20")
+@pytest.mark.parametrize(("settings", "most"), [({}, 4096), ({"limits.conversations": "32"}, 32)])
+def test_a_thousand_open_conversations_stay_in_memory_unless_the_operator_limits_them(
+    settings: dict[str, str], most: int
+):
+    loaded = load_settings(upstream="", mode=None, settings=settings, config_path=None, limits={})
+    assert (loaded.parts.options.limits.conversations, loaded.limits.memory_bytes) == (most, 384 << 20)
+
+
 def test_every_limit_has_its_default_in_the_manual():
     page = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
     shown: dict[str, str] = {}

@@ -39,8 +39,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     recordings: int = 1024
     recording_bytes: int = 256 * MIB
     # Conversations in memory, of all tenants; those that were not used for the longest time are read from
-    # their store when they are needed again.
-    memory_bytes: int = 128 * MIB
+    # their store when they are needed again, which takes five times as long. 1,000 of 200 KB are 257 MB.
+    memory_bytes: int = 384 * MIB
 
 
 class CapSettings(msgspec.Struct, frozen=True, kw_only=True):

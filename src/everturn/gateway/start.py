@@ -4,7 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,8 @@ from everturn.twin.build import build_twin
 from everturn.twin.options import TwinOptions
 
 TWIN = "twin"
+# Their bytes are limited (`memory_bytes`), and a tenant may be a whole team. Our choice.
+GATEWAY_DEFAULTS: Final = {"limits.conversations": 4096}
 
 
 def load_settings(
@@ -35,7 +37,7 @@ def load_settings(
     values: dict[str, Any] = dict(settings)
     if memory_only:
         values["store.kind"] = "memory"
-    parts = make_parts(None, config=config_path or "auto", **values)
+    parts = make_parts(None, config=config_path or "auto", defaults=GATEWAY_DEFAULTS, **values)
     if parts.folder is not None and not parts.options.store.folder:
         parts = msgspec.structs.replace(parts, folder=default_gateway_folder())
     chosen, caps = change_limits(dict(limits))

@@ -43,7 +43,7 @@ SURFACE_DEFAULTS: Final = {"micro.oversize.enabled": False, "micro.declarative.e
 # Keywords of version 0.1 and the config keys that replaced them.
 RENAMED_ARGUMENTS: Final = {"ways": "compact.strategies", "most": "limits.conversations"}
 # What `make_parts` is given by an adapter and not by a program.
-_OF_ADAPTERS: Final = {"fixed", "overrides"}
+_OF_ADAPTERS: Final = {"defaults", "fixed", "overrides"}
 
 
 class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +138,7 @@ def make_parts(
     config: ConfigChoice = "auto",
     folder: str | os.PathLike[str] | None = "",
     readable: Sequence[str | os.PathLike[str]] = (),
+    defaults: Mapping[str, Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
     breakpoints: BreakpointOwner = "everturn",
     hooks: Hooks | None = None,
@@ -153,8 +154,8 @@ def make_parts(
     """Load the options and build the parts. `options` may be the name of a policy; `overrides` are config
     keys. `summary_model` overrides the key `compact.summary_model`. `folder` is the folder for transcripts:
     "" for the user's data folder, None to keep conversations in memory only. `readable` lists folders from
-    which files may be read again after a compaction. `fixed` are values that the adapter requires: they
-    override the configuration."""
+    which files may be read again after a compaction. `defaults` are values that the adapter prefers, and
+    `fixed` those that it requires: they override the configuration."""
     # The frameworks place the breakpoints themselves.
     unknown = _OF_ADAPTERS if fixed is None else {*_OF_ADAPTERS, "breakpoints"}
     arguments = [name for name in inspect.signature(make_parts).parameters if name not in unknown]
@@ -162,7 +163,8 @@ def make_parts(
     values = _to_config_values(overrides, summary_model, folder)
     if isinstance(options, str):
         options, values = None, {"policy": options, **values}
-    loaded = resolve_options(options, values, config=config, defaults=SURFACE_DEFAULTS)
+    preferred = {**SURFACE_DEFAULTS, **(defaults or {})}
+    loaded = resolve_options(options, values, config=config, defaults=preferred)
     chosen = loaded.options
     in_memory = chosen.store.kind == "memory"
     required = {**(fixed or {}), **({"micro.oversize.enabled": False} if in_memory else {})}
