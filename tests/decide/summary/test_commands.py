@@ -57,6 +57,47 @@ def test_these_outputs_report_none(output):
 
 
 @pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        (
+            "mise run lint | head -5",
+            "[lint] $ golangci-lint run ./...\na.go:55:60: result 0 is always false\n1 issues:",
+        ),
+        ("golangci-lint run --out-format=x | head", "Error: unknown flag: --out-format"),
+        ("go build ./... | tail -3", "# example.com/p/cli\n./a.go:5:2: undefined: x"),
+        ("go vet ./... | head", "# example.com/p [example.com/p.test]\nvet: p/a_test.go:5:2: undefined: x"),
+        ("ruff check . | tail -1", "Found 3 errors."),
+        ("ruff check --fix . | tail -1", "Found 3 errors (2 fixed, 1 remaining)."),
+        ("npx eslint src | tail -2", "✖ 3 problems (2 errors, 1 warning)"),
+        ("uv run pyright | tail -1", "17 errors, 0 warnings, 0 informations"),
+        ("npm run check | tail -3", "npm error path /p\nnpm error command failed"),
+        ("mise run test", "mise ERROR no tasks defined in ~/p"),
+        ("go test ./... -v | tail -3", "PASS\nok  \tp/a\t3.0s\nFAIL"),
+    ],
+)
+def test_a_check_behind_a_pipe_has_failed_if_it_tells_what_it_found(command, output):
+    assert c.has_failed(command, result_block("c", output))
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("golangci-lint run", "0 issues."),
+        ("npx eslint src", "✖ 3 problems (0 errors, 3 warnings)"),
+        ("ruff check --fix .", "Found 3 errors (3 fixed, 0 remaining)."),
+        ("uv run pyright", "0 errors, 4 warnings, 0 informations"),
+        ("pytest -q", "Found 3 errors in the log, as expected\n4 passed in 0.1s"),
+        ("./report.sh", "Found 3 errors in last week's tickets"),
+        ("run_shell_command make", "Output: (empty)\nError: (none)\nExit Code: 0"),
+        ("go test ./... -v | tail", "Error: unknown command x\n--- PASS: TestX (0.1s)\nok  \tp/a\t3.0s"),
+        ("gh pr diff 2", "+\t// should name 2 failures"),
+    ],
+)
+def test_nothing_found_and_what_others_found_is_no_failure(command, output):
+    assert not c.has_failed(command, result_block("c", output))
+
+
+@pytest.mark.parametrize(
     "command",
     ["cat log.txt", "cd src && grep -rn FAIL .", "git log --oneline | head", "sed -n 1,9p a; head b"],
 )

@@ -240,6 +240,18 @@ def test_telling_lines_are_the_first_one_and_the_last_that_name_the_failure():
     assert failures.telling_lines(result(far)) == ("error: far away", "x")
 
 
+def test_the_line_of_a_failure_has_no_tags_and_names_the_error_of_a_compiler():
+    refused = "<tool_use_error>String to replace not found.\nString: return 1</tool_use_error>"
+    assert failures.telling_lines(result(refused)) == ("String to replace not found.", "String: return 1")
+    once = result("<tool_use_error>File has not been read yet.</tool_use_error>")
+    assert failures.telling_lines(once) == ("File has not been read yet.",)
+    noisy = "Debugger attached.\nsrc/a.ts(104,35): error TS1343: no\nWaiting for the debugger."
+    assert failures.telling_lines(result(noisy)) == (
+        "Debugger attached.",
+        "src/a.ts(104,35): error TS1343: no",
+    )
+
+
 def test_first_and_last_lines_leave_out_rulers_and_tags():
     text = "a\n\n----\n<tag>\nb\nc\n</tag>\n"
     assert failures.first_lines(result(text), 2) == ("a", "b")

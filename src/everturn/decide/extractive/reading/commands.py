@@ -18,17 +18,29 @@ _STRONG: Final = (
     b"Traceback (most recent", b"--- FAIL", b"FAILED", b"panic: ", b"error[E", b"rror: ", b"FAIL\\",
     b"CONFLICT (", b"fatal: ", b"npm ERR!", b"*** [", b"*** no rule", b"ERROR task failed", b" failed",
     b"command not found", b"FAIL:", b"No such file", b": error ", b"CMake Error", b"E: Unable", b"timed out",
+    b'FAIL"', b"npm error", b"mise ERROR",
 )  # fmt: skip
 _FAILED: Final = re.compile(
     _LINE + rb"(?:Traceback \(most recent call last\)|--- FAIL|FAILED\b"
     rb"|FAIL(?:\\[nt]|:|\"|$)|panic: "
-    rb"|fatal: |npm ERR!|error(?:\[E\d{1,5}\])?: |(?:g?make(?:\[\d{1,4}\])?: )?\*\*\* |CONFLICT \("
+    rb"|fatal: |npm (?:ERR!|error )|mise ERROR |error(?:\[E\d{1,5}\])?: "
+    rb"|(?:g?make(?:\[\d{1,4}\])?: )?\*\*\* |CONFLICT \("
     rb"|BUILD FAILED|CMake Error|E: Unable to |Command timed out|\[[\w:.-]{1,60}\] ERROR"
     rb"|[A-Z]\w{0,60}(?:Error|Exception): "
     rb"|[\w./-]{1,60}: (?:line \d{1,9}: )?[\w./-]{0,60}:? ?(?:command not found|No such file))"
     rb"|: error(?: [A-Z]{1,8}\d{1,6})?: |(?:^|[^\d.])[1-9]\d{0,6} (?:failed|failures|tests? failed)\b"
 )
+# A program that a passing test runs may print it too.
+_SAYS_ERROR: Final = re.compile(_LINE + rb"Error: [^(]")
 _PASSED: Final = re.compile(rb"[1-9]\d{0,6} passed\b|(?:test result: ok|OK \(\d|\\nOK\b)")
+# How linters and compilers tell what they found: golangci-lint; pyright; eslint; ruff, mypy and tsc; go. What
+# ruff repaired is not left.
+_FINDINGS: Final = re.compile(
+    rb"(?:^|[^\d.])[1-9]\d{0,6} (?:issues?:(?:\\n|\")|errors?, \d{1,6} warnings?|problems? \([1-9])"
+    rb"|Found [1-9]\d{0,6} (?:errors?|problems?)\b(?! \(\d{1,6} fixed, 0 remaining)|"
+    + _LINE
+    + rb"# [\w./-]{1,200}(?: \[[\w./-]{1,200}\])?\\n(?:vet: )?[\w./-]{1,200}\.go:\d{1,9}:\d{1,9}: "
+)
 _SOME_FAILED: Final = re.compile(rb"[1-9]\d{0,6} (?:failed|failures|errors?)\b|FAILED|--- FAIL")
 # "Exit code 1", "<returncode>1</returncode>", "exit_code":1, "[The command completed with exit code 1.]"
 _STATUS: Final = re.compile(
@@ -52,6 +64,7 @@ _PRINTING: Final = frozenset(
     }
 )  # fmt: skip
 _PRINTING_GIT: Final = frozenset({"log", "show", "diff", "blame", "grep", "reflog", "cat-file", "ls-files"})
+_PRINTING_GH: Final = re.compile(r"(?:pr|issue) (?:diff|view|list)\b")
 _RUNNERS: Final = frozenset({"npm", "yarn", "pnpm", "mise", "uv", "poetry", "bun", "deno", "just", "docker"})
 # Programs without commands of their own: what follows is what they examine.
 _ALONE: Final = frozenset(
@@ -91,11 +104,22 @@ def has_failed(command: str, result: Block) -> bool:
         return True
     # The end of a long output is enough: there the failures are repeated.
     end = raw[-_SEARCHED:]
-    if only_prints(command) or not any(mark in end for mark in _STRONG):
+    if only_prints(command):
+        return False
+    if _examines_code(command) and _FINDINGS.search(end):
+        return True
+    if not any(mark in end for mark in _STRONG):
         return False
     if _PASSED.search(raw[-_TAIL:]) and not _SOME_FAILED.search(raw[-_TAIL:]):
         return False
-    return _FAILED.search(end) is not None
+    if _FAILED.search(end):
+        return True
+    return _SAYS_ERROR.search(end) is not None and not _FINE.search(raw[-_TAIL:])
+
+
+def _examines_code(command: str) -> bool:
+    """Whether it lints or builds. What tests print may count errors without being one."""
+    return is_check(command) and not tests_only(programs(command))
 
 
 def only_prints(command: str) -> bool:
@@ -108,6 +132,8 @@ def _prints(part: str) -> bool:
     program, _, rest = part.partition(" ")
     if program == "git":
         return rest.split(" ", 1)[0] in _PRINTING_GIT
+    if program == "gh":
+        return _PRINTING_GH.match(rest) is not None
     return program in _PRINTING
 
 

@@ -17,7 +17,7 @@ from everturn.history.blocks import Block, text_of
 # pattern may take more than linear time.
 _TELLING: Final = re.compile(
     r"^(?:E {3}|FAILED\b|--- FAIL|panic: |fatal: |CONFLICT \(|[\w./-]{1,200}:\d{1,9}(?::\d{1,9})?: )"
-    r"|\berror(?:\[\w+\])?: |(?:Error|Exception): |\b[1-9]\d{0,6} failed\b",
+    r"|\berror(?:\[\w+\]| [A-Z]{1,8}\d{1,6})?: |(?:Error|Exception): |\b[1-9]\d{0,6} failed\b",
     re.IGNORECASE,
 )
 # First lines that only repeat what was run, or the name of a package.
@@ -96,14 +96,14 @@ def first_line(text: str) -> str:
 
 def telling_lines(block: Block) -> tuple[str, ...]:
     """The first line, and those that name the failure; fewer if they are the same."""
-    text = text_of(block)
+    text = _WRAPPING.sub("", text_of(block))
     lines = (line.strip() for line in text[-_SEARCHED:].splitlines())
     named = [line for line in lines if _TELLING.search(line[:_LOOKED_AT])]
     first = first_line(text)
     if named and _ECHOED.match(first):
         first = ""
     # Without a line that names the failure, the end of the output is the best guess.
-    ending = _last(named) or last_lines(block, 1)
+    ending = _last(named) or _last_lines(text, 1)
     return tuple(dict.fromkeys(line for line in (first, *ending) if line))
 
 
@@ -117,7 +117,11 @@ def _last(named: Sequence[str]) -> Sequence[str]:
 
 def last_lines(block: Block, most: int) -> tuple[str, ...]:
     """The last lines of a result; separator lines and tags do not count."""
-    return tuple(reversed(_plain(reversed(text_of(block)[-_SEARCHED:].splitlines()), most)))
+    return _last_lines(text_of(block), most)
+
+
+def _last_lines(text: str, most: int) -> tuple[str, ...]:
+    return tuple(reversed(_plain(reversed(text[-_SEARCHED:].splitlines()), most)))
 
 
 def first_lines(block: Block, most: int) -> tuple[str, ...]:
