@@ -44,6 +44,43 @@ def test_a_command_whose_output_ends_in_fail_is_never_stated_as_done():
     )
 
 
+def test_calls_of_an_agents_own_tools_are_told_by_their_arguments_and_by_what_followed_a_failure():
+    def paid(name: str, card: str, said: str) -> list[Record]:
+        call = b.call(name, "update_booking", legs=[{"no": 7}], booking="OBUT9V", pay_by=card)
+        return [b.assistant(call, id=f"m-{name}"), b.result(name, said)]
+
+    found = summarize(
+        [
+            b.user("pay with a gift card"),
+            *paid("c1", "gift_1", "Error: balance is not enough"),
+            *paid("c2", "gift_2", "Error: not on this route"),
+            *paid("c3", "credit_3", '{"booking": "OBUT9V"}'),
+        ]
+    ).sections
+    one, two, three = (
+        f'update_booking `booking: OBUT9V, pay_by: {card}, legs: [{{"no":7}}]`'
+        for card in ("gift_1", "gift_2", "credit_3")
+    )
+    assert found[4] == (
+        f"   - {one} failed:\n     > Error: balance is not enough\n     then: {two}\n"
+        f"   - {two} failed:\n     > Error: not on this route\n     then: {three}"
+    )
+    assert f"called: {one}, failed" in found[8]
+    assert f"called: {three}, done" in found[8]
+
+
+def test_a_failed_test_is_followed_by_a_change_not_by_a_call_of_another_kind():
+    search = b.call("s1", "find_docs", topic="token")
+    records = [
+        b.user("go"),
+        *ran("c1", "pytest -q", "1 failed", is_error=True),
+        b.assistant(search, id="m2"),
+        b.result("s1", "none"),
+        *edited("e1", "/p/a.py"),
+    ]
+    assert "then: Edit `/p/a.py`" in summarize(records).sections[4]
+
+
 def test_a_failure_is_settled_when_the_same_check_reports_none_and_an_edit_after_it_is_named():
     records = [
         b.user("go"),

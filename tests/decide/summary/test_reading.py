@@ -376,6 +376,9 @@ def actions(tool: str, **inputs: object) -> list[tuple[str, str, str, str]]:
     return [(each.verb, each.target, each.new_text, each.detail) for each in found]
 
 
+MANY = ", ".join(f"a{n}: {n}" for n in range(12))
+
+
 @pytest.mark.parametrize(
     ("tool", "inputs", "expected"),
     [
@@ -399,6 +402,16 @@ def actions(tool: str, **inputs: object) -> list[tuple[str, str, str, str]]:
             [("edited", "/a", "x", "")],
         ),
         ("Grep", {"pattern": "x", "patch": "*** Update File: b.py"}, [("other", "x", "", "")]),
+        (
+            "book_flight",
+            {"legs": [{"no": 7}], "id": "OBUT9V", "seats": 2, "note": "", "paid": True, "tags": []},
+            [("other", 'id: OBUT9V, seats: 2, paid: true, legs: [{"no":7}]', "", "")],
+        ),
+        ("book_flight", {"note": "a\n" * 99}, [("other", "note: " + "a " * 37 + "…", "", "")]),
+        ("many", {f"a{n}": n for n in range(13)}, [("other", MANY + ", …", "", "")]),
+        ("book_flight", {"query": "x", "id": 7}, [("other", "x", "", "")]),
+        ("SendMessage", {"to": "alice", "message": "go"}, [("other", "to: alice, message: go", "", "")]),
+        ("EnterPlanMode", {"id": 7}, [("other", "", "", "")]),
         (
             "MultiEdit",
             {"file_path": "/a", "edits": [{"new_string": "abc"}, {"new_string": "def"}]},

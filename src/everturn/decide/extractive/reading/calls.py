@@ -19,6 +19,10 @@ _VERBS: Final[Mapping[ToolPurpose, Verb]] = {
 # The fields that describe the target of tools without a known action, most specific first.
 _ID_FIELDS: Final = ("shell_id", "bash_id", "task_id", "agentId")
 _ABOUT_FIELDS: Final = ("subject", "description", "pattern", "query", "url", "skill", *_ID_FIELDS)
+# Tools of which nothing else tells one call from another: agents bring tools of their own.
+_BY_ARGUMENTS: Final[frozenset[ToolPurpose]] = frozenset({"other", "asks", "messages_agent"})
+_MAX_ARGUMENTS: Final = 12
+_MAX_ARGUMENT: Final = 80
 _NEW_TEXT_FIELDS: Final = ("new_string", "new_str", "newText", "new_source", "content", "file_text")
 _OLD_TEXT_FIELDS: Final = ("old_string", "old_str", "oldText")
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)
@@ -55,8 +59,27 @@ def read_tool_actions(block: Block, given: ToolInput, row: ToolRow) -> tuple[Too
             return tuple(ToolAction(block.call, block.tool, "edited", each.strip(), patch) for each in paths)
     if verb in ("other", "tracked"):
         path = _first(given, *_ABOUT_FIELDS, *row.path)
+        if not path and row.does in _BY_ARGUMENTS:
+            path = _arguments(given)
     detail = _first_change(given, new_text) if verb == "edited" else ""
     return (ToolAction(block.call, block.tool, verb, path, new_text, detail),)
+
+
+def _arguments(given: ToolInput) -> str:
+    """The arguments of a call, one after the other: short values first, which are usually the ids."""
+    filled = {name: value for name, value in given.items() if value not in (None, "", [], {})}
+    plain = {name: value for name, value in filled.items() if not isinstance(value, dict | list)}
+    named = [
+        f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in (plain | filled).items()
+    ]
+    shown = [_begin(each) for each in named[:_MAX_ARGUMENTS]]
+    return ", ".join([*shown, "…"] if len(named) > len(shown) else shown)
+
+
+def _begin(text: str) -> str:
+    line = " ".join(text[:_MAX_ARGUMENT].split())
+    return f"{line} …" if len(text) > _MAX_ARGUMENT else line
 
 
 def _lines_read(given: ToolInput) -> str:

@@ -338,7 +338,10 @@ class _Walk:
         if deed.verb in ("read", "edited", "wrote"):
             self._begun[block.call] = done
         if deed.verb in ("edited", "wrote", "ran"):
-            self._meet(deed)
+            self._meet(deed, self._unmet)
+        elif row.does == "other":
+            # After a failed test only a change or a run says what was done about it.
+            self._meet(deed, filter(self._is_of_unknown_tool, self._unmet))
 
     def _succeed(self, call: str) -> None:
         """Only a result says that a file was read or changed: a call may fail or be refused."""
@@ -376,10 +379,14 @@ class _Walk:
         self._loose.pop(loose, None)
         return loose
 
-    def _meet(self, deed: ToolAction) -> None:
-        for at in self._unmet:
+    def _is_of_unknown_tool(self, at: int) -> bool:
+        return self._tools.find(self._failures[at].deed.tool).does == "other"
+
+    def _meet(self, deed: ToolAction, failed: Iterable[int]) -> None:
+        met = frozenset(failed)
+        for at in met:
             self._failures[at] = msgspec.structs.replace(self._failures[at], then=deed)
-        self._unmet.clear()
+        self._unmet = [at for at in self._unmet if at not in met]
 
     def _end(self, block: Block, record: Record) -> None:
         deed = (
