@@ -6,6 +6,7 @@ from everturn.decide.extractive.reading.answers import (
     MAX_QUESTION,
     find_offer,
     find_question,
+    is_choice,
     is_consent,
     items_not_mentioned,
 )
@@ -70,6 +71,27 @@ def test_of_two_lists_the_last_one_has_the_items_and_both_are_all():
 )
 def test_consent_is_recognised_by_its_first_word(words, consents):
     assert is_consent(words) is consents
+
+
+@pytest.mark.parametrize(
+    ("words", "decides"),
+    [
+        ("1", True),
+        ("option 2 please", True),
+        ("let's do 1 and 2", True),
+        ("7", False),
+        ("explain 2", False),
+        ("is 2 safe?", False),
+        ("2 " + "x" * 79, False),
+        ("later", False),
+    ],
+)
+def test_a_short_message_that_names_an_item_decides(words, decides):
+    assert (
+        is_choice(words, "Next:\n1. rename it\n2. merge as it is\n\nWould you like me to rename it?")
+        is decides
+    )
+    assert not is_choice(words, "Would you like me to rename it?")
 
 
 def test_an_offer_is_a_paragraph_that_asks_to_do_something():

@@ -341,6 +341,23 @@ def test_an_offer_that_was_passed_over_stays_open_and_an_accepted_one_does_not()
     assert "Want me to clear it" not in summarize(taken).sections[7]
 
 
+def test_an_offer_is_decided_by_the_number_of_an_option_and_that_answer_is_not_the_first_request():
+    offered = (
+        "It is ready.\n1. Rename `contentSb73`\n2. Merge as it is\n\nShould I rename it before you merge?"
+    )
+    records = [
+        b.user("<command-name>/review</command-name>", uuid="u1"),
+        b.assistant(offered, id="m1"),
+        b.user("1", uuid="u2"),
+        *edited("e1", "/p/a.go"),
+    ]
+    found = summarize(records).sections
+    assert "neither accepted nor declined" not in found[7]
+    assert found[1] == '   - first: "/review"\n   - latest: "1"'
+    begun = [records[0], b.user("only the parser", uuid="u3"), *edited("e1", "/p/a.go")]
+    assert '- first: "only the parser"' in summarize(begun).sections[1]
+
+
 def test_a_question_at_the_end_waits_for_its_answer():
     records = [b.user("why?"), b.assistant("There are two ways.\n\nWhich one do you want?", id="m1")]
     assert summarize(records).sections[7] == (

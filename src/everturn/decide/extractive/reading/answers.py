@@ -40,6 +40,8 @@ _CONSENT: Final = re.compile(
     r"\W*(?:y(?:es|eah|ep|up)?|ok(?:ay)?|sure|go|do it|please|looks? good|fine)\b", re.IGNORECASE
 )
 
+_ENQUIRY: Final = re.compile(r"\W*(?:what|why|how|which|explain|describe|show|tell)\b", re.IGNORECASE)
+
 
 def find_question(words: str, statement: str) -> str:
     """The part of `statement` that is needed to understand `words`; "" if they need none of it."""
@@ -63,6 +65,14 @@ def items_not_mentioned(request: str, statements: Sequence[str]) -> list[str]:
 
 def is_consent(words: str) -> bool:
     return _CONSENT.match(words) is not None
+
+
+def is_choice(words: str, statement: str) -> bool:
+    """Whether a short message chooses among the items that a statement lists: it decides what was offered."""
+    if len(words) > _SHORT or words.endswith("?") or _ENQUIRY.match(words):
+        return False
+    listed = _listed(statement)
+    return bool(listed) and not dict(listed[-1]).keys().isdisjoint(_labels(words))
 
 
 def find_offer(statement: str) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final
 
-from everturn.decide.extractive.reading.answers import find_offer, find_question, is_consent
+from everturn.decide.extractive.reading.answers import find_offer, find_question, is_choice, is_consent
 from everturn.decide.extractive.reading.corrections import find_correction, is_resent
 from everturn.decide.extractive.reading.facts import QuotedText, is_local
 from everturn.decide.extractive.reading.sentences import long_words, sentences
@@ -99,7 +99,7 @@ class Turns:
 
     def _note_offer(self, text: str, before: str, *, is_declined: bool) -> None:
         """An offer stays open for some messages unless the user accepts it, declines it or gets another."""
-        if is_declined or is_consent(text):
+        if is_declined or is_consent(text) or is_choice(text, before):
             self.offer = ""
         elif offered := find_offer(before):
             self.offer, self._offered_at = offered, len(self.messages)

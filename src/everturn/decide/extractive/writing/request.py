@@ -35,7 +35,8 @@ def request(facts: Facts, settings: SummarySettings, instructions: str) -> list[
         entries.append(SummaryEntry(f"{wording.TASK}: {words}", 1, f"{wording.TASK}: {short}"))
     said = facts.all_messages
     if said:
-        first = next((each for each in said if not _BARE.fullmatch(each.text)), said[0])
+        # What replies to the model came later, even if only a bare command came before it.
+        first = next((each for each in said if not (each.about or _BARE.fullmatch(each.text))), said[0])
         words = shortened(first.text, settings.request)
         entries.append(_entry(_label(wording.FIRST, first), words, rank=3))
     if len(said) > 1 and (last := facts.last_request):
