@@ -249,6 +249,28 @@ def test_a_refused_plan_is_open_until_the_user_says_more():
     assert '   - the plan (refused by the user): "Rewrite the lexer."' in later[8]
 
 
+def test_a_plan_that_was_refused_with_words_is_to_be_changed_as_they_say():
+    said = "The user doesn't want to proceed with this tool use. So the user said:\nKeep the API."
+    refused = plan(b.answer("p", said, is_error=True))
+    told = (
+        'the user refused the plan and said: "Keep the API."; '
+        "until they approve one, change nothing but the plan"
+    )
+    for records in (refused, [*refused, *edited("e1", "/plans/a.md")]):
+        assert told in summarize(records).sections[7]
+        assert "before they say more" not in summarize(records).text
+
+
+def test_a_plan_of_an_earlier_summary_waits_until_a_message_or_a_new_plan_comes():
+    stayed = plan(b.answer("p", "User chose to stay in plan mode and continue planning", is_error=True))
+    approved = plan(b.answer("p", "User has approved your plan."))[1:]
+    for records, waits in ((stayed[:-1], "not approved yet"), (stayed, "the user refused the plan")):
+        earlier = b.summary(summarize(records).text)
+        assert waits in summarize([earlier, *ran("c1", "ls", "a.py")]).sections[7]
+        for later in ([b.user("go on", uuid="u9")], approved):
+            assert waits not in summarize([earlier, *later]).sections[7]
+
+
 def test_commits_the_push_and_what_was_changed_after_them_are_listed():
     records = [
         b.user("commit and push"),

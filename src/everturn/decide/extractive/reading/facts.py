@@ -99,6 +99,8 @@ class WorkState(msgspec.Struct, frozen=True, kw_only=True):
     plan: str = ""
     plan_approved: bool = False
     plan_refused: bool = False
+    # What the user said when they refused it.
+    plan_refusal: str = ""
     # Messages of the user since it was presented.
     plan_age: int = 0
     conflicts: tuple[str, ...] = ()

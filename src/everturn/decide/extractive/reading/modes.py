@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from everturn.decide.extractive.reading.calls import ToolInput
+from everturn.decide.extractive.reading.failures import words_of_refusal
 from everturn.history.records import Record
 from everturn.measure.tool_table import ToolPurpose
 
@@ -23,6 +24,7 @@ class ModeState:
         self.plan = ""
         self.is_approved = False
         self.is_refused = False
+        self.refusal = ""
         # Messages of the user since the plan was presented.
         self.plan_age = 0
         self._presented: set[str] = set()
@@ -46,13 +48,14 @@ class ModeState:
             self.is_approved = self.is_refused = False
             self.plan_age = 0
             plan = given.get("plan")
-            self.plan = plan if isinstance(plan, str) and plan.strip() else self.plan
+            self.plan = plan.strip() if isinstance(plan, str) and plan.strip() else self.plan
 
     def end(self, does: ToolPurpose, call: str, said: str = "", *, failed: bool) -> None:
         if does == "enters_plan_mode" and not failed:
             self.is_planning = True
         elif call in self._presented and failed:
             self.is_refused = True
+            self.refusal = words_of_refusal(said)
             self.is_planning = self.is_planning or _STAY in said
         elif call in self._presented:
             self.is_planning = False

@@ -212,6 +212,7 @@ class _Walk:
             plan=modes.plan,
             plan_approved=modes.is_approved,
             plan_refused=modes.is_refused,
+            plan_refusal=modes.refusal,
             plan_age=modes.plan_age,
             conflicts=tuple(runs.merges.open),
             under_way=runs.merges.under_way,

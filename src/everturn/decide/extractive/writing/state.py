@@ -59,11 +59,17 @@ def open_items(facts: Facts, settings: SummarySettings) -> Iterator[SummaryEntry
     if state.plan and state.plan_refused:
         # What the user said next is about it, or about something else.
         if not state.plan_age:
-            yield SummaryEntry(
-                "the user refused the plan: change nothing before they say more, see 8", rank=0
-            )
+            yield SummaryEntry(_refusal(state.plan_refusal), rank=0)
     elif state.plan and not state.plan_approved:
-        yield SummaryEntry("the plan was presented and is not approved yet, see 8", rank=0)
+        yield SummaryEntry(f"{wording.PLAN_WAITS}, see 8", rank=0)
+
+
+def _refusal(said: str) -> str:
+    """Words with the refusal say how to go on; without any, only the user can."""
+    if not said:
+        return f"{wording.PLAN_REFUSED}: change nothing before they say more, see 8"
+    words = quote(shortened(said, _SHORT))
+    return f"{wording.PLAN_REFUSED} and said: {words}; until they approve one, change nothing but the plan"
 
 
 def _failing(failure: ToolFailure, settings: SummarySettings) -> SummaryEntry:
@@ -87,6 +93,8 @@ def is_replaced(item: str, facts: Facts) -> bool:
         return facts.is_answered or bool(facts.messages)
     if item.startswith((wording.ASKING, wording.OFFERED)):
         return bool(facts.messages)
+    if item.startswith((wording.PLAN_REFUSED, wording.PLAN_WAITS)):
+        return bool(facts.messages or facts.state.plan)
     if item.startswith(wording.UNMADE):
         return bool(facts.messages) or any(f"`{deed.target}`" in item for deed in facts.changes)
     if item.startswith(wording.UNCHECKED):

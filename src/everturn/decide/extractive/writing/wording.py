@@ -48,6 +48,7 @@ AT_WORK, UNCHECKED = "at work on, and not reported as done", "changed after the 
 NOT_MENTIONED: Final = "items of that request that the model has not named since"
 UNANSWERED: Final = "not answered yet"
 STOPPED: Final = "stopped here"
+PLAN_REFUSED, PLAN_WAITS = "the user refused the plan", "the plan was presented and is not approved yet"
 UNMADE: Final = "failed, and the file was not changed since"
 RUNNING: Final = "still running in the background"
 ASKING: Final = "the model asked, and has no answer yet"
