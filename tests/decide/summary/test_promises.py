@@ -458,6 +458,21 @@ def test_what_the_user_says_after_interrupting_is_a_correction_unless_it_is_the_
     assert "corrected" not in again
 
 
+def test_changes_that_the_user_took_back_are_a_correction_and_their_own_work():
+    records = [
+        b.user("port the selector", uuid="u1"),
+        *edited("e1", "/p/a.ts"),
+        b.user("I undid your changes, try again. Read the whole file", uuid="u2"),
+    ]
+    found = summarize(records).sections
+    assert '- corrected: "I undid your changes, try again. Read the whole file"' in found[1]
+    assert '- the user did themselves: "I undid your changes, try again."' in found[5]
+    meant = summarize([*records[:2], b.user("you messed up the imports", uuid="u2")]).sections
+    assert '- corrected: "you messed up the imports"' in meant[1]
+    held = summarize([*records[:2], b.user("it was the other one, so let's not jump there yet", uuid="u2")])
+    assert '- corrected: "it was the other one, so let\'s not jump there yet"' in held.sections[1]
+
+
 def test_the_reason_of_a_refusal_is_a_correction():
     said = (
         "The user doesn't want to proceed with this tool use. The tool use was rejected. "

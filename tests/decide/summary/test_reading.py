@@ -141,6 +141,10 @@ def test_sentences_end_at_marks_and_lines_and_lose_their_bullets():
         ("Should I never push?", []),
         ("a.py:12: must be 3", []),
         ("Use tabs. It works.", ["Use tabs."]),
+        ("I don't remember it.", []),
+        ("I do not know it.", []),
+        ("Remember the tabs.", ["Remember the tabs."]),
+        ("Don't forget tabs.", ["Don't forget tabs."]),
         ("Always test, in every case there is.", []),
     ],
 )
@@ -338,7 +342,14 @@ def test_an_attachment_about_an_edited_file_names_it():
 
 
 @pytest.mark.parametrize(
-    ("sentence", "own"), [("I just renamed it", True), ("I've fixed it", True), ("You fixed it", False)]
+    ("sentence", "own"),
+    [
+        ("I just renamed it", True),
+        ("I've fixed it", True),
+        ("ok, i manually removed almost all uses", True),
+        ("i undid your changes, try again", True),
+        ("You fixed it", False),
+    ],
 )
 def test_work_that_the_user_did_is_recognised(sentence, own):
     assert user_edits.own_work(sentence) is own

@@ -21,6 +21,7 @@ _INSIDE: Final = re.compile(
     r"|you (?:misunderstood|missed|forgot|broke|shouldn'?t have|should have)"
     r"|(?:that'?s|is|isn'?t|was) not (?:right|correct|it\b)"
     r"|still (?:failing|broken|wrong|leaking|happening|doesn'?t|not)|isn'?t what"
+    r"|let'?s not|I(?:'ve| have)?(?: just)? (?:undid|undone|reverted) your|you (?:messed|screwed|fucked)\b"
     r"|remove (?:this|that|it) again|where (?:do|did) you get)\b",
     re.IGNORECASE,
 )

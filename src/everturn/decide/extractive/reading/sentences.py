@@ -12,8 +12,9 @@ _BREAK: Final = re.compile(r"(?<=[.!?])\s+|\n+")
 _MARKUP: Final = " \t\r-*>#•"
 
 _STANDING: Final = re.compile(
-    r"\b(?:never(?! ?mind\b)|always|do not|don'?t|must(?:n'?t)?|should(?:n'?t| not| never| always)|avoid"
-    r"|prefer|make sure|ensure|from now on|no longer|remember|forbidden|not allowed|only ever|at all times"
+    r"\b(?:never(?! ?mind\b)|always|(?:do not|don'?t)(?! (?:remember|recall|know|understand)\b)|must(?:n'?t)?"
+    r"|should(?:n'?t| not| never| always)|avoid|prefer|make sure|ensure|from now on|no longer"
+    r"|(?<!do not )(?<!don't )(?<!dont )remember|forbidden|not allowed|only ever|at all times"
     r"|instead of|rather than|keep (?:each|every|all|it|the)|leave \S+ alone|stop \w+ing)\b"
     r"|^(?:please )?(?:use|only|no|without|stick to|keep) \w+",
     re.IGNORECASE,

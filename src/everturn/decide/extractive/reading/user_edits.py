@@ -17,8 +17,8 @@ _SINCE_READ: Final = "modified since read"
 _EDITED: Final = "edited_text_file"
 # Work that the user says they did themselves.
 _OWN_WORK: Final = re.compile(
-    r"\bI(?:'ve| have)?(?: just| also| already| now)? (?:changed|edited|fixed|updated|renamed"
-    r"|removed|deleted|reverted|committed|pushed|merged|rebased|reset|moved|added|reformatted"
+    r"\bI(?:'ve| have)?(?: just| also| already| now| manually)? (?:changed|edited|fixed|updated|renamed"
+    r"|removed|deleted|reverted|committed|pushed|merged|rebased|reset|moved|added|reformatted|undid|undone"
     r"|rewrote|did a|made a)\b",
     re.IGNORECASE,
 )
