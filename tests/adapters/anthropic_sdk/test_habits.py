@@ -330,6 +330,24 @@ def test_a_reply_that_the_caller_has_begun_is_known_after_a_restart(bench):
     bench.check()
 
 
+@pytest.mark.spec("GW-10")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_reply_that_was_cut_at_a_space_is_gone_on_with_as_its_caller_sends_it(bench, restarts):
+    """The API takes no white space at the end of a list, so the caller has left it out."""
+    cut = "The parser reads every record and keeps it. " * 4
+    bench.twin.script({"content": cut, "stop_reason": "max_tokens"}, "So is the writer.")
+    asked = {"role": "user", "content": "Look at it."}
+    begun = bench.ask([asked]).content[0].text.rstrip()
+    if restarts:
+        bench.restart()
+    reply = bench.ask([asked, {"role": "assistant", "content": begun}])
+    (ended,) = bench.sent[-1]["messages"][-1]["content"]
+    assert ended["text"] == begun
+    bench.ask([asked, {"role": "assistant", "content": begun + reply.content[0].text}, asked])
+    assert len(bench.transcripts) == 1
+    bench.check()
+
+
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 SEARCHES = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rain"}}
 

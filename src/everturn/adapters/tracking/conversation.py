@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from everturn.adapters.tracking.begun_reply import end_as_asked
 from everturn.adapters.tracking.caller_list import CallerList, KnownList, SummarizedMatch, first_in_view
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.chain import end_link, is_caller_message, record_links
@@ -344,13 +345,21 @@ class TrackedConversation:
         if request.is_observed:
             return self._observe(request)
         prepared = yield from self.runner.prepare_flow()
-        body = prepared.body
-        if self.known.has_system_text:
-            captured = build_request(prepared.turn.captured, prepared.turn.breakpoints)
-            body = encode_request(
-                captured, native=request.has_system_messages, has_config=request.has_message_config
-            )
-        return self._make_ready(request, prepared, body)
+        return self._make_ready(request, prepared, self._spell(request, prepared))
+
+    def _spell(self, request: CallerRequest, prepared: PreparedRequest) -> bytes:
+        """The bytes of a request as the caller's would be, where the log cannot say all of that."""
+        messages = prepared.turn.captured.messages
+        is_begun = bool(messages) and messages[-1].role == "assistant"
+        if not (self.known.has_system_text or is_begun):
+            return prepared.body
+        captured = build_request(prepared.turn.captured, prepared.turn.breakpoints)
+        if is_begun:
+            ended = tuple(end_as_asked(captured.messages, request))
+            captured = msgspec.structs.replace(captured, messages=ended)
+        return encode_request(
+            captured, native=request.has_system_messages, has_config=request.has_message_config
+        )
 
     def _observe(self, request: CallerRequest) -> PreparedCall:
         self.runner.observe_call()

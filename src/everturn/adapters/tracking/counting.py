@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.adapters.tracking.begun_reply import end_as_asked
 from everturn.adapters.tracking.caller_request import CallerRequest
 from everturn.adapters.tracking.system_messages import encode_request
 from everturn.errors import EverturnError
@@ -82,11 +83,12 @@ def _encode_messages(
         records.append(
             Record(kind=kind, uuid=f"{_COUNTED}-{len(records)}", parent=parent, blocks=message.blocks)
         )
-    if not has_thinking and (shown := Log(records).view.records):
-        edit = ThinkingDropped(since=shown[0].uuid)
+    if not has_thinking and (seen := Log(records).view.records):
+        edit = ThinkingDropped(since=seen[0].uuid)
         last = records[-1].uuid
         records.append(Record(kind="system", uuid=f"{_COUNTED}-thinking", parent=last, edit=edit))
-    messages = flatten(Log(records).view, read_schemas(request.preamble.tools)).messages
+    shown = flatten(Log(records).view, read_schemas(request.preamble.tools)).messages
+    messages = end_as_asked(shown, request)
     body = encode_request(
         Request(model=request.model, messages=tuple(messages)),
         native=request.has_system_messages,
