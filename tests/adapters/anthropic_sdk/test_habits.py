@@ -331,6 +331,22 @@ def test_a_reply_that_the_caller_has_begun_is_known_after_a_restart(bench):
 
 
 @pytest.mark.spec("GW-10")
+def test_an_edit_behind_replies_that_the_caller_has_begun_is_a_fork_that_keeps_the_compaction(benches):
+    """Its history has each beginning and the model's end as one text: that is a reply from here, too."""
+    bench, history, begun = benches(**LARGER), [], {"role": "assistant", "content": "Sure:"}
+    for said in QUESTIONS[:4]:
+        asked = {"role": "user", "content": said}
+        reply = bench.ask([*history, asked, begun])
+        history += [asked, {"role": "assistant", "content": f"Sure:{reply.content[0].text}"}]
+    bench.middleware.compact()
+    bench.ask([*history, {"role": "user", "content": "And now?"}, begun])
+    bench.ask([*history, {"role": "user", "content": "And what else?"}, begun])
+    assert compactions(bench) == [1, 1]
+    assert bench.sent[-1]["messages"][:-2] == bench.sent[-2]["messages"][:-2]
+    bench.check()
+
+
+@pytest.mark.spec("GW-10")
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_reply_that_was_cut_at_a_space_is_gone_on_with_as_its_caller_sends_it(bench, restarts):
     """The API takes no white space at the end of a list, so the caller has left it out."""

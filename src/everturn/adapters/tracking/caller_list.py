@@ -167,13 +167,23 @@ class KnownList:
         was_reply = not start or self._records[self._positions[start - 1]].kind == "assistant"
         for links in range(start + 1, len(self.chain) + 1):
             record = self._records[self._positions[links - 1]]
-            if record.message_id:
-                self.replies[record.message_id] = links
+            for name in self._reply_ids(links):
+                self.replies[name] = links
             is_reply = record.kind == "assistant"
             if was_reply and not is_reply and not has_result(record):
                 self._turn_start = links - 1
             was_reply = is_reply
         self._first_reply = next(iter(self.replies.values()), 0)
+
+    def _reply_ids(self, links: int) -> list[str]:
+        """The ids of the recorded replies that end with this link: a caller that has begun a reply joins the
+        model's words to its own, in one block."""
+        first = self._positions[links - 1]
+        stop = self._positions[links] if links < len(self._positions) else len(self._records)
+        if self._records[first].kind != "assistant":
+            stop = first
+        records = self._records[first : max(stop, first + 1)]
+        return [record.message_id for record in records if record.message_id]
 
     # ── forks ────────────────────────────────────────────────────────────────────────────────────
 
