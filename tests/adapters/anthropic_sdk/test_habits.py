@@ -347,6 +347,19 @@ def test_an_edit_behind_replies_that_the_caller_has_begun_is_a_fork_that_keeps_t
 
 
 @pytest.mark.spec("GW-10")
+def test_a_history_from_elsewhere_is_summarized_once_for_a_caller_that_writes_on_in_its_last_message(benches):
+    """As text agents do: a thought of the model, what it observed, and so on, in a reply that it begins."""
+    bench, begun = benches(**SMALL), "Thought:"
+    words = [{"role": "user", "content": LOG}, {"role": "assistant", "content": "Answer. " * 300}] * 6
+    history = [*words, {"role": "user", "content": "Look at it."}]
+    for step in range(4):
+        reply = bench.ask([*history, {"role": "assistant", "content": begun}])
+        begun += f"{reply.content[0].text}\nObservation: part {step} is fine.\nThought:"
+    assert sum("Write a summary of" in json.dumps(body["messages"][-1]) for body in bench.sent) == 1
+    bench.check()
+
+
+@pytest.mark.spec("GW-10")
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_reply_that_was_cut_at_a_space_is_gone_on_with_as_its_caller_sends_it(bench, restarts):
     """The API takes no white space at the end of a list, so the caller has left it out."""

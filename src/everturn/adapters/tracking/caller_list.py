@@ -127,9 +127,17 @@ class KnownList:
     def has_rewritten_reply(self, links: int) -> bool:
         """Whether a reply from here follows the first `links` blocks, with a reply of the caller's own among
         them: a caller that changes every reply has put its words in the place of this one too."""
-        if not 0 < links < len(self._positions) or not self._records[self._positions[links]].message_id:
+        if not 0 < links < len(self._positions) or not self._begins_reply(links):
             return False
         return any(self._records[at].kind == "assistant" for at in self._positions[:links])
+
+    def _begins_reply(self, links: int) -> bool:
+        """Whether a reply from here follows the first `links` blocks, also one that the caller has begun."""
+        for link in range(links, len(self._positions)):
+            record = self._records[self._positions[link]]
+            if record.message_id or record.kind != "assistant":
+                return bool(record.message_id)
+        return False
 
     def add(self, at: int, links: Sequence[bytes], preamble_digest: bytes) -> None:
         """The links of the record at this position in the log."""
