@@ -521,3 +521,19 @@ def test_what_is_kept_counts_as_the_provider_has_counted_it():
         summary = b.summary("y" * 40, uuid="s", parent="b")
         size = make_meter(Log([*kept, boundary, summary]).view).size()
         assert (size.tokens, size.basis) == (expected, "estimate")
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_what_was_hidden_in_it_is_not_in_that_count_and_what_is_hidden_later_leaves_it(is_inside: bool):
+    offloaded = edited(Offloaded("c1", "/tmp/c1", "p" * 80, 9_000), "e1")
+    results = [result("c1", 9_000, "r1"), result("c2", 500, "r2")]
+    kept = [*results, offloaded] if is_inside else [*results, edited(Cleared(()), "e0"), offloaded]
+    # The edit is in the part that is kept, or behind it: then it is no record of the new view.
+    segment = KeptSegment("r1", "s", "e1" if is_inside else "e0")
+    edit = Compacted(kept=segment, tokens_kept=700)
+    boundary = Record(kind="system", uuid="b", subtype="compact_boundary", edit=edit)
+    said = [*kept, boundary, b.summary("y" * 40, uuid="s", parent="b")]
+    assert make_meter(Log(said).view).size().tokens == 700 + pad_estimate(10)
+    meter = make_meter(Log(said).view)
+    meter.clear(["c1", "c2"])
+    assert meter.size().tokens == 700 - (20 - PLACEHOLDER_TOKENS) - (500 - PLACEHOLDER_TOKENS) + 10

@@ -104,6 +104,8 @@ class Meter:
         # Results that the provider has deleted from its cache: in our messages, but not in the model's
         # context.
         self._deleted: set[str] = set()
+        # A record that the provider counted is being added: what is hidden in it is not in that count.
+        self._is_counted = False
 
     def add(self, record: Record) -> None:
         self._count(record)
@@ -132,14 +134,17 @@ class Meter:
 
     def add_kept(self, record: Record, counted: int | None = None) -> None:
         """Add a record whose usage refers to a different context: one kept from before a boundary, or one
-        said after a boundary that was undone. `counted` are the tokens that the provider has counted for it.
+        said after a boundary that was undone. `counted` are the tokens that the provider has counted for it,
+        without what edits up to here have hidden.
         """
         before = self._sum
+        self._is_counted = counted is not None
         self._count(record)
         if counted is not None:
             self._sum = before + TokenCount(counted=counted)
         if record.edit is not None:
             self.apply(record.edit)
+        self._is_counted = False
 
     def clear(self, calls: Iterable[str]) -> int:
         """From now on these results count as placeholders, also those that are added later.
@@ -223,6 +228,8 @@ class Meter:
         return self._save(held._replace(tokens=held.tokens - tokens), is_freed=call not in self._deleted)
 
     def _save(self, saving: _Held, *, is_freed: bool = True) -> int:
+        if self._is_counted:
+            return 0
         insort(self._savings, saving)
         if is_freed and self._is_reported(saving):
             self._freed += saving.tokens
