@@ -387,6 +387,18 @@ def test_whoever_waits_for_a_summary_is_told_how_far_it_is(desk):
 
 
 @pytest.mark.spec("CP-28")
+def test_after_a_change_of_the_model_the_size_still_has_the_system_prompt_in_it(desk):
+    for model in ("claude-opus-5", "claude-sonnet-5"):
+        with desk.open(model=model, policy="claude-code") as session:
+            desk.talk(session, turns=4, words=900)
+            desk.twin.script(SUMMARY)
+            found = session.compact()
+            shown = session.context().size.tokens
+            sent = session.send("Is it fixed?").usage.context
+    assert isinstance(found, Compaction)
+    assert shown == pytest.approx(sent, rel=0.4)
+
+
 def test_a_provider_that_is_dead_costs_a_model_and_not_the_session(desk):
     with desk.open() as session:
         desk.talk(session, words=600)
