@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from everturn import AsyncSession, Session
+from everturn.adapters.tracking import make_parts
 from everturn.decide.notes.settings import NotesSettings
 from everturn.decide.options import Options
 from everturn.decide.policy import POLICIES, get_policy
@@ -368,3 +369,36 @@ def test_a_session_reads_the_user_s_file_and_remarks_what_it_noticed(write_own, 
         assert session.remarks == [f"{file}: switches.compaction is now compact.enabled"]
     with Session.open(tmp_path / "s.jsonl", send=nobody, config=None) as session:
         assert session.options.may_compact
+
+
+# ── hooks: an argument and a section ─────────────────────────────────────────────────────────────
+
+HOOKS_FILE = '{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "echo red"}]}]}}'
+
+
+@pytest.mark.spec("CF-2")
+@pytest.mark.parametrize(("given", "is_run"), [(False, False), (True, True), ({"enabled": False}, False)])
+def test_hooks_as_a_section_of_the_configuration_switch_its_files_on_and_off(
+    write_own, tmp_path, given, is_run
+):
+    settings = tmp_path / "settings.json"
+    settings.write_text(HOOKS_FILE)
+    write_own(f'[hooks]\nfiles = ["{settings}"]\n')
+    with Session.open(tmp_path / "s.jsonl", send=nobody, hooks=given) as session:
+        assert session.options.hooks.files == (str(settings),)
+        assert bool(session.conversation.log.records) is is_run
+    parts = make_parts(None, folder=None, hooks=given)
+    assert bool(parts.hooks.hooks) is is_run
+
+
+def test_hooks_as_a_section_name_their_files_and_other_values_are_refused(tmp_path):
+    settings = tmp_path / "settings.json"
+    settings.write_text(HOOKS_FILE)
+    with Session.open(
+        tmp_path / "s.jsonl", send=nobody, config=None, hooks={"files": [str(settings)]}
+    ) as session:
+        assert len(session.conversation.log.records) == 1
+    with pytest.raises(UsageError, match="`hooks` takes Hooks"):
+        Session.open(tmp_path / "t.jsonl", send=nobody, config=None, hooks=[print])  # pyright: ignore
+    with pytest.raises(UsageError, match=r"'hooks\.fils'. Did you mean hooks\.files"):
+        Session.open(tmp_path / "t.jsonl", send=nobody, config=None, hooks={"fils": []})

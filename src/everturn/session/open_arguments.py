@@ -53,7 +53,7 @@ class OpenArguments(NamedTuple):
     system: str | SystemPromptSections
     client: "anthropic.Anthropic | None"
     send: Send | None
-    hooks: Hooks | None
+    hooks: Hooks
     permit: PermissionCallback
     may_read: ReadPermission
     listen: Callable[[Event], None]
@@ -92,7 +92,7 @@ def open_runtime(given: OpenArguments, loaded: LoadedOptions) -> InterruptibleRu
     found = load_hooks(chosen.hooks)
     store, end_stores = open_session_store(given.path, chosen.store, given.access)
     try:
-        hooks = add_hooks(given.hooks or Hooks(), found.hooks)
+        hooks = add_hooks(given.hooks, found.hooks)
         parts = _make_parts(given, chosen, hooks, _place_session(store, given.cwd), end_stores)
         opened = InterruptibleRuntime(settings, store, parts, given.session_start)
     except BaseException:

@@ -54,7 +54,7 @@ from everturn.measure.tokens import Estimator
 from everturn.session.bill import Bill
 from everturn.session.config.load import ConfigChoice
 from everturn.session.hold_timers import THREADS, HoldTimer
-from everturn.session.hooks.run import Hooks
+from everturn.session.hooks.load import HooksArgument, divide_hooks
 from everturn.session.interrupts import InterruptibleRuntime
 from everturn.session.loop_hooks import PermissionCallback, deny_all
 from everturn.session.memory_files.confined import ReadPermission, allow_all
@@ -121,7 +121,7 @@ class Session:
         system: str | SystemPromptSections = "",
         client: "anthropic.Anthropic | None" = None,
         send: Send | None = None,
-        hooks: Hooks | None = None,
+        hooks: HooksArgument = None,
         permit: PermissionCallback = deny_all,
         may_read: ReadPermission = allow_all,
         listen: Callable[[Event], None] = lambda _: None,
@@ -154,13 +154,14 @@ class Session:
         `access="read"` nothing is written and no message can be sent. `session_start` is the source passed
         to SessionStart hooks: "auto" means startup or resume; "none" runs none. `hold_timer` waits for holds.
         """
+        callbacks, overrides = divide_hooks(hooks, overrides)
         given = OpenArguments(
             path=path,
             tools=tools,
             system=system,
             client=client,
             send=send,
-            hooks=hooks,
+            hooks=callbacks,
             permit=permit,
             may_read=may_read,
             listen=listen,

@@ -52,7 +52,7 @@ from everturn.measure.outline import TokenCosts
 from everturn.measure.tokens import Estimator
 from everturn.session.config.load import ConfigChoice
 from everturn.session.hold_timers import THREADS, HoldTimer
-from everturn.session.hooks.run import Hooks
+from everturn.session.hooks.load import HooksArgument
 from everturn.session.new_ids import new_uuid
 from everturn.session.upstream import RawResponse, Send
 
@@ -370,7 +370,7 @@ def middleware(
     folder: str | os.PathLike[str] | None = "",
     readable: Sequence[str | os.PathLike[str]] = (),
     breakpoints: BreakpointOwner = "everturn",
-    hooks: Hooks | None = None,
+    hooks: HooksArgument = None,
     listen: Callable[[Event], None] = lambda _: None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     new_id: Callable[[], str] = new_uuid,

@@ -29,7 +29,7 @@ from everturn.session.config.load import ConfigChoice, resolve_options
 from everturn.session.config.sources import check_arguments
 from everturn.session.files import Roots, resolve_roots
 from everturn.session.hold_timers import THREADS, HoldTimer
-from everturn.session.hooks.load import load_hooks
+from everturn.session.hooks.load import HooksArgument, divide_hooks, load_hooks
 from everturn.session.hooks.run import Hooks, add_hooks
 from everturn.session.new_ids import new_uuid
 from everturn.session.opening import build_settings
@@ -141,7 +141,7 @@ def make_parts(
     defaults: Mapping[str, Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
     breakpoints: BreakpointOwner = "everturn",
-    hooks: Hooks | None = None,
+    hooks: HooksArgument = None,
     listen: Callable[[Event], None] = lambda _: None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     new_id: Callable[[], str] = new_uuid,
@@ -160,6 +160,7 @@ def make_parts(
     unknown = _OF_ADAPTERS if fixed is None else {*_OF_ADAPTERS, "breakpoints"}
     arguments = [name for name in inspect.signature(make_parts).parameters if name not in unknown]
     check_arguments(overrides, arguments, RENAMED_ARGUMENTS)
+    callbacks, overrides = divide_hooks(hooks, overrides)
     values = _to_config_values(overrides, summary_model, folder)
     if isinstance(options, str):
         options, values = None, {"policy": options, **values}
@@ -181,7 +182,7 @@ def make_parts(
         capabilities=capabilities,
         costs=costs,
         estimator=estimator,
-        hooks=add_hooks(hooks or Hooks(), found.hooks),
+        hooks=add_hooks(callbacks, found.hooks),
         listen=listen,
         clock=clock,
         new_id=new_id,

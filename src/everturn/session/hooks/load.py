@@ -1,12 +1,13 @@
 """Load hooks from the settings files that the options name, in Claude Code's format (HK-2, CF-4)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from everturn.decide.options import HookSettings
+from everturn.errors import UsageError
 from everturn.safe_files import read_file
-from everturn.session.hooks.run import Hook
+from everturn.session.hooks.run import Hook, Hooks
 from everturn.session.hooks.settings import EVERYTHING, parse_hooks
 
 
@@ -21,6 +22,26 @@ class HookFile(NamedTuple):
 class LoadedHooks(NamedTuple):
     hooks: tuple[Hook, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+# What the argument `hooks` takes: hooks in Python, or a value of the section of that name.
+HooksArgument = Hooks | HookSettings | Mapping[str, Any] | bool | None
+
+
+def divide_hooks(given: object, keywords: Mapping[str, Any]) -> tuple[Hooks, dict[str, Any]]:
+    """The hooks in Python, and the keywords with the section where that was given under the same name."""
+    match given:
+        case None:
+            return Hooks(), dict(keywords)
+        case Hooks():
+            return given, dict(keywords)
+        case HookSettings() | Mapping() | bool():
+            return Hooks(), {**keywords, "hooks": given}
+        case other:
+            raise UsageError(
+                "`hooks` takes Hooks((CallbackHook(...), ...)), or keys of the section hooks; this is "
+                f"{other!r:.80}."
+            )
 
 
 def load_hooks(settings: HookSettings, files: Sequence[HookFile] = ()) -> LoadedHooks:
