@@ -387,6 +387,24 @@ def test_whoever_waits_for_a_summary_is_told_how_far_it_is(desk):
 
 
 @pytest.mark.spec("CP-28")
+def test_a_compaction_by_hand_starts_from_the_size_that_was_shown_also_where_it_drops_thinking(desk):
+    thought = {"type": "thinking", "thinking": "Let me see what it says. " * 200}
+    with desk.open(model="claude-opus-4-6") as session:
+        for turn in range(4):
+            desk.twin.script({"content": [thought, {"type": "text", "text": f"Answer {turn}. " * 100}]})
+            session.send("Question. " * 300)
+        asked = [each for each in session.conversation.log.records if each.kind == "user"]
+        desk.twin.script(SUMMARY, SUMMARY)
+        assert isinstance(session.compact(up_to=asked[1].uuid), Compaction)
+        # The cache is cold: thinking that was kept is left out from now on.
+        desk.twin.advance(9_000)
+        shown, planned = session.context().size.tokens, session.dry_run()
+        made = session.compact()
+        assert isinstance(planned, CompactionPlan)
+        assert isinstance(made, Compaction)
+        assert (planned.tokens_before, made.tokens_before) == (shown, shown)
+
+
 def test_after_a_change_of_the_model_the_size_still_has_the_system_prompt_in_it(desk):
     for model in ("claude-opus-5", "claude-sonnet-5"):
         with desk.open(model=model, policy="claude-code") as session:

@@ -281,7 +281,8 @@ class Compactor:
         return CompactionContext(
             view=view,
             size=size.next_request,
-            shown_size=size.tokens,
+            # `state` may have edits that nobody has been shown.
+            shown_size=self._state.size(settings).tokens,
             overhead=state.known_overhead(settings),
             least=_least_tokens(size, view, settings),
             measured=state.tracker.measured(),
