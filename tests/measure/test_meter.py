@@ -537,3 +537,13 @@ def test_what_was_hidden_in_it_is_not_in_that_count_and_what_is_hidden_later_lea
     meter = make_meter(Log(said).view)
     meter.clear(["c1", "c2"])
     assert meter.size().tokens == 700 - (20 - PLACEHOLDER_TOKENS) - (500 - PLACEHOLDER_TOKENS) + 10
+
+
+def test_a_calibration_corrects_what_is_guessed_and_not_what_the_provider_has_counted():
+    edit = Compacted(kept=KeptSegment("u1", "s", "u1"), tokens_kept=900)
+    boundary = Record(kind="system", uuid="b", subtype="compact_boundary", edit=edit)
+    said = [user(700, "u1"), boundary, b.summary("y" * 400, uuid="s", parent="b")]
+    found = measure_context(
+        make_meter(Log(said).view), overhead=50, calibration=Calibration(ratio=2.0, samples=99)
+    )
+    assert (found.tokens, found.estimated_tail, found.rough_tail) == (50 + 900 + 200, 1_100, 1_000)

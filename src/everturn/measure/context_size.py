@@ -20,5 +20,6 @@ def measure_context(
         size = meter.estimate(preamble=0 if known else preamble, reported=overhead if known else 0)
     if calibration is None or calibration.samples < MIN_SAMPLES:
         return size
-    tail = calibration.corrected(size.rough_tail)
+    # What the provider has counted is right as it is.
+    tail = size.kept + calibration.corrected(size.rough_tail - size.kept)
     return msgspec.structs.replace(size, tokens=size.reported + tail, estimated_tail=tail)

@@ -42,7 +42,7 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     reported: int
     estimated_tail: int
-    # The tail without padding: what a calibration corrects.
+    # The tail without padding: what a calibration corrects, but for `kept`.
     rough_tail: int
     # The record after which the tail begins; "" if no usage is known.
     anchor: str
@@ -50,6 +50,8 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
     # Unpadded tokens hidden before the anchor since it was reported: `tokens` still includes them. Negative
     # if deletions that the report left out have ended since.
     freed: int = 0
+    # Of the tail, what was kept through a compaction and is as the provider has counted it.
+    kept: int = 0
 
     @property
     def next_request(self) -> int:
@@ -106,6 +108,7 @@ class Meter:
         self._deleted: set[str] = set()
         # A record that the provider counted is being added: what is hidden in it is not in that count.
         self._is_counted = False
+        self._kept = 0
 
     def add(self, record: Record) -> None:
         self._count(record)
@@ -142,6 +145,7 @@ class Meter:
         self._count(record)
         if counted is not None:
             self._sum = before + TokenCount(counted=counted)
+            self._kept += counted
         if record.edit is not None:
             self.apply(record.edit)
         self._is_counted = False
@@ -196,6 +200,7 @@ class Meter:
             rough_tail=tail.total,
             anchor="",
             basis="estimate",
+            kept=min(self._kept, tail.counted),
         )
 
     def _count(self, record: Record) -> None:
