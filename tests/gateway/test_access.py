@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 from pathlib import Path
+from threading import Barrier, Thread
 
 import pytest
 from click.testing import CliRunner
@@ -240,3 +241,34 @@ def test_a_file_of_tokens_is_closed_to_others_and_keeps_the_mode_that_its_owner_
     file.chmod(0o640)
     add_token(file, "team-b", "", "b" * 43)
     assert [*modes, file.stat().st_mode & 0o7777] == [0o600, 0o640]
+
+
+def test_tokens_that_are_added_at_once_are_all_in_the_file(tmp_path: Path):
+    """Two administrators, or a script that adds all teams side by side."""
+    file, begin = tmp_path / "tokens.json", Barrier(8)
+
+    def add(name: str) -> None:
+        begin.wait()
+        add_token(file, name, "", name * 43)
+
+    adding = [Thread(target=add, args=(name,)) for name in "abcdefgh"]
+    for each in adding:
+        each.start()
+    for each in adding:
+        each.join()
+    tokens = load_tokens(file)
+    found = [tokens.find_tenant(f"evt_{name * 43}") for name in "abcdefgh"]
+    assert [each and each.name for each in found] == list("abcdefgh")
+
+
+@pytest.mark.parametrize("kind", ["no folder", "a file as folder", "a link"])
+def test_a_file_of_tokens_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path, kind: str):
+    file = tmp_path / "everturn" / "tokens.json"
+    if kind == "a file as folder":
+        file.parent.write_text("")
+    elif kind == "a link":
+        file.parent.mkdir()
+        file.symlink_to(tmp_path / "elsewhere.json")
+    found = CliRunner().invoke(main, ["gateway", "token", "team-a", "--tokens", str(file)])
+    assert found.exit_code == 1
+    assert f"Cannot write the tokens to {file}: " in found.output

@@ -4,13 +4,15 @@ The file has SHA-256 digests, not tokens. A token has 256 random bits, so a fast
 is compared, each in constant time, so that the time says nothing about which of them was close.
 """
 
+import fcntl
 import hashlib
 import hmac
 import os
 import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
@@ -19,7 +21,7 @@ import msgspec
 from everturn.errors import InputError, UsageError
 from everturn.gateway.headers import TOKEN_PREFIX
 from everturn.gateway.values import Mode, Tenant
-from everturn.safe_files import FILE_MODE, AtomicFile, read_file
+from everturn.safe_files import FILE_MODE, AtomicFile, open_folder, read_file
 
 # How often the file is looked at. Our choice.
 REFRESH_SECONDS: Final = 1.0
@@ -118,10 +120,26 @@ def add_token(path: Path, tenant: str, mode: Mode | Literal[""], random: str) ->
     if not _TENANT.fullmatch(tenant):
         raise UsageError(f"{tenant!r} is not a name of a tenant; use letters, digits, '.', '_' and '-'.")
     token = TOKEN_PREFIX + random
-    entries = _read(path) if path.exists() else ()
-    file = _TokenFile((*entries, TokenEntry(tenant, digest_token(token), mode)))
-    _replace(path, msgspec.json.format(msgspec.json.encode(file)) + b"\n")
+    try:
+        with _locked(path.parent):
+            entries = _read(path) if path.exists() else ()
+            file = _TokenFile((*entries, TokenEntry(tenant, digest_token(token), mode)))
+            _replace(path, msgspec.json.format(msgspec.json.encode(file)) + b"\n")
+    except OSError as problem:
+        raise InputError(f"Cannot write the tokens to {path}: {problem.strerror}.") from None
     return token
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None, None, None]:
+    """One command at a time: two would each write what they have read, and a token that was printed would be
+    missing. The folder is locked, because the file is replaced."""
+    fd = open_folder(folder.resolve())
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _replace(path: Path, data: bytes) -> None:
