@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from gateway.lab import MODEL, Connection, Lab, OpenLab, RawUpstream, Seen, events, wait_until
+from gateway.lab import MODEL, Connection, Lab, OpenLab, RawUpstream, Seen, events, message, reply, wait_until
 from uvicorn.server import ServerState
 
 from everturn.gateway.limits import Limits
@@ -329,3 +329,39 @@ def test_a_gateway_behind_another_one_leaves_its_session_and_mode_to_that_one(la
         ("x-everturn-mode", "observe"),
     ]
     assert sum(name == "x-everturn-session" for name, _, _ in own) == 1
+
+
+@pytest.mark.parametrize("mode", ["observe", "manage"])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_client_of_http_1_0_gets_no_chunks(lab: OpenLab, mode: str, is_kept: bool):
+    """It would take their sizes for content (RFC 9112 6.1)."""
+    stream = b"".join(events())
+
+    def answer(connection: Connection, _: Seen) -> None:
+        connection.begin_stream()
+        for each in events():
+            connection.chunk(each)
+        connection.end_stream()
+
+    running = lab(RawUpstream(answer), mode=mode)
+    body = ASK[:-1] + b', "stream": true}'
+    lines = ["POST /v1/messages HTTP/1.0", "host: localhost", f"content-length: {len(body)}"]
+    lines += ["connection: keep-alive"] * is_kept
+    with running.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + body) as sock:
+        head, _, got = read_all(sock).partition(b"\r\n\r\n")
+    assert got == stream
+    assert b"transfer-encoding" not in head
+    assert b"connection: close" in head
+
+
+def test_a_client_of_http_1_0_gets_a_body_with_a_length_and_errors_as_any_other(lab: OpenLab):
+    whole = json.dumps(message()).encode()
+    running = lab(RawUpstream(reply(whole)))
+    got: list[bytes] = []
+    for path in (b"/v1/messages", b"/nowhere"):
+        head = b"POST %b HTTP/1.0\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % (path, len(ASK))
+        with running.raw(head + ASK) as sock:
+            got.append(read_all(sock))
+    assert got[0].endswith(b"\r\n\r\n" + whole)
+    assert b"content-length: %d\r\n" % len(whole) in got[0]
+    assert got[1].startswith(b"HTTP/1.1 404 ")

@@ -69,6 +69,16 @@ def reuse_freed_memory() -> None:
         set_option(name, value)
 
 
+class _AnyLength(int):
+    """The rest of a body whose length nobody knows, where uvicorn compares it with what is sent."""
+
+    def __lt__(self, _: int) -> bool:
+        return False
+
+    def __sub__(self, _: int) -> "_AnyLength":
+        return self
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with a limit for the size of headers and a deadline for their arrival. Requests to
     upgrade the connection are served as plain HTTP/1.1, which RFC 9110 7.8 allows."""
@@ -163,6 +173,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._body_bytes = self._other_bytes = 0
         self._stop_waiting()
         super().on_headers_complete()
+        if self.parser.get_http_version() == "1.0":
+            # It knows no chunks (RFC 9112 6.1): a body without a length ends with its connection.
+            self.cycle.chunked_encoding = False
+            self.cycle.expected_content_length = _AnyLength()
         if self.parser.should_upgrade():
             # CONNECT is an upgrade without a header. It is answered, and then there is nothing to say.
             self.cycle.keep_alive = False
