@@ -19,6 +19,8 @@ import pytest
 from click.testing import CliRunner
 
 from everturn.cli import main
+from everturn.errors import UsageError
+from everturn.gateway.server import open_listener
 from everturn.session.store.migrations import Migration
 from everturn.session.store.places import open_stores
 from everturn.session.store.postgres.schema import MIGRATIONS
@@ -284,6 +286,14 @@ def test_a_port_in_use_is_named_with_what_to_do():
         f"Error: Cannot listen on 127.0.0.1 port {port} for /metrics; another gateway may be running. Choose "
         "another port with --operator-port, or 0 for a free one.\n"
     )
+
+
+def test_one_port_for_clients_and_for_the_operator_is_refused():
+    """Both were announced, and clients got 404 from the operator's."""
+    with closing(open_listener("127.0.0.1", 0)) as clients:
+        port = clients.getsockname()[1]
+        with pytest.raises(UsageError, match=f"port {port}: Address already in use"):
+            open_listener("127.0.0.1", port)
 
 
 def test_a_store_that_does_not_answer_is_named_at_the_start_and_the_gateway_serves(tmp_path: Path):

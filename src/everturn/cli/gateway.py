@@ -22,7 +22,13 @@ from everturn.errors import UsageError
 from everturn.gateway.access_log import NOT_LOGGED, QueuedLines, make_access_log
 from everturn.gateway.app import Gateway, make_gateway
 from everturn.gateway.descriptors import allow_many
-from everturn.gateway.server import SHUTDOWN_SECONDS, GatewayServer, look_for_garbage_less, reuse_freed_memory
+from everturn.gateway.server import (
+    SHUTDOWN_SECONDS,
+    GatewayServer,
+    look_for_garbage_less,
+    open_listener,
+    reuse_freed_memory,
+)
 from everturn.gateway.start import TWIN, check_reachable, load_settings, open_upstream
 from everturn.gateway.tokens import add_token, load_tokens
 from everturn.gateway.values import (
@@ -35,7 +41,7 @@ from everturn.gateway.values import (
 )
 from everturn.safe_files import open_for_appending
 from everturn.terminal_text import printable
-from everturn.twin.sockets import bind_socket, url_of
+from everturn.twin.sockets import url_of
 
 _PATH: Final = click.Path(dir_okay=False, path_type=Path)
 _STDERR: Final = 2
@@ -147,7 +153,7 @@ def gateway(
             ended.callback(lines.close)
         warn_about_store(made)
         with (
-            closing(bind_socket(host, port)) as listener,
+            closing(open_listener(host, port)) as listener,
             closing(_bind_operator(operator_host, operator_port)) as operator,
         ):
             address, metrics = url_of(listener), f"{url_of(operator)}/metrics"
@@ -224,7 +230,7 @@ def parse_limit(text: str) -> tuple[str, str]:
 
 def _bind_operator(host: str, port: int) -> socket.socket:
     try:
-        return bind_socket(host, port)
+        return open_listener(host, port)
     except UsageError:
         raise UsageError(
             f"Cannot listen on {host} port {port} for /metrics; another gateway may be running. Choose "

@@ -19,6 +19,7 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from everturn.errors import UsageError
 from everturn.gateway.app import Gateway
 from everturn.gateway.failures import GatewayError
 from everturn.gateway.limits import Limits
@@ -231,6 +232,20 @@ class LimitedProtocol(HttpToolsProtocol):
         if cycle is None or cycle.response_complete:
             return False
         return bool(self.pipeline) or cycle.response_started or not cycle.more_body
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """A socket that listens already: several can be bound to one port as long as none does, and requests
+    would reach only one of them."""
+    listener = bind_socket(host, port)
+    try:
+        listener.listen()
+    except OSError as problem:
+        listener.close()
+        raise UsageError(
+            f"Cannot listen on {host} port {port}: {problem.strerror}. Choose another with --port or --host."
+        ) from None
+    return listener
 
 
 def make_protocol(limits: Limits) -> type[asyncio.Protocol]:
