@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from everturn.cli import main
 from everturn.errors import UsageError
 from everturn.gateway.server import open_listener
+from everturn.gateway.start import describe_costs
 from everturn.session.store.migrations import Migration
 from everturn.session.store.places import open_stores
 from everturn.session.store.postgres.schema import MIGRATIONS
@@ -239,11 +240,26 @@ def test_a_folder_that_cannot_be_made_is_refused_if_it_was_chosen_and_reported_i
         )
 
 
+def test_run_tells_what_a_client_saved_that_asked_for_the_other_mode():
+    assert describe_costs(9, 1.0, 0.25, 0.5, "observe").endswith("; saved about $0.2500 net")
+    assert describe_costs(9, 1.0, -0.25, 0.5, "observe").endswith(
+        "; cost about $0.2500 more than unmanaged, net"
+    )
+    assert describe_costs(9, 1.0, 0.0, 0.5, "observe").endswith(
+        "(observed only; --mode manage lets everturn decide)"
+    )
+
+
 def test_run_says_what_is_wrong_with_a_command(tmp_path: Path):
     found = CliRunner().invoke(main, ["run", "--upstream", "twin", "--", "no-such-program-anywhere"])
     assert (found.exit_code, found.output) == (
         127, "everturn run: 'no-such-program-anywhere' was not found. Check its name and the PATH.\n",
     )  # fmt: skip
+    script = tmp_path / "agent.py"
+    script.write_text("print()")
+    closed = CliRunner().invoke(main, ["run", "--upstream", "twin", "--", str(script)])
+    told = f"everturn run: '{script}' cannot be started: Permission denied."
+    assert (closed.exit_code, closed.output.splitlines()[0]) == (126, told)
     mistyped = CliRunner().invoke(main, ["run", "--mod=manage", "--", "sh"])
     assert (mistyped.exit_code, mistyped.output.splitlines()[-1]) == (2, "Error: No such option '--mod'.")
 

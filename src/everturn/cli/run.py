@@ -57,7 +57,8 @@ def run(
     if command[0].startswith("-"):
         raise click.NoSuchOption(command[0].partition("=")[0])
     program = find_program(command[0], os.environ.get("PATH", ""))
-    if not program and os.path.dirname(command[0]) and os.access(command[0], os.X_OK):
+    if not program and os.path.dirname(command[0]) and os.path.exists(command[0]):
+        # If it cannot be run, the system says why.
         program = os.path.abspath(command[0])
     if not program:
         tell(f"everturn run: {command[0]!r} was not found. Check its name and the PATH.")

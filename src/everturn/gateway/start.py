@@ -81,7 +81,8 @@ def describe_costs(calls: int, dollars: float, saved: float, hit_ratio: float, m
     """What a session cost and saved, in one line."""
     noun = "call" if calls == 1 else "calls"
     cost = f"{calls} {noun}, ${dollars:.4f}, {hit_ratio:.0%} of the input read from the prompt cache"
-    if mode == "observe":
+    # A client may have asked for the other mode in its headers.
+    if mode == "observe" and not saved:
         return f"{cost}; saved $0.0000 (observed only; --mode manage lets everturn decide)"
     if saved < 0:
         return f"{cost}; cost about ${-saved:.4f} more than unmanaged, net"
