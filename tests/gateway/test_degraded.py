@@ -1,5 +1,6 @@
 """Gateways whose PostgreSQL is down, paused, slow or full: they answer, say so, and recover by themselves."""
 
+import gzip
 import json
 import threading
 import time
@@ -159,12 +160,19 @@ def test_observed_requests_that_wait_to_be_recorded_are_limited(lab: OpenLab, se
 
 
 @pytest.mark.spec("GW-15")
-def test_a_list_whose_thinking_is_bound_to_what_was_managed_is_answered_without_it(lab: OpenLab):
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_a_list_whose_thinking_is_bound_to_what_was_managed_is_answered_without_it(
+    lab: OpenLab, is_compressed: bool
+):
     """The provider refuses thinking that follows another list than the one it was written for."""
     told = "messages.1.content.0: Invalid `signature` in `thinking` block."
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": told}}
-    refusal = reply(json.dumps(error).encode(), "400 Bad Request")
-    upstream = RawUpstream(refusal, OK, refusal, refusal, refusal)
+    refused = refusal = reply(json.dumps(error).encode(), "400 Bad Request")
+    if is_compressed:
+        refused = reply(
+            gzip.compress(json.dumps(error).encode()), "400 Bad Request", "content-encoding: gzip"
+        )
+    upstream = RawUpstream(refused, OK, refusal, refusal, refusal)
     # Nobody listens there.
     running = lab(upstream, mode="manage", overrides={"store": {"url": "postgresql://127.0.0.1:1/x"}})
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "bound"}
@@ -180,8 +188,8 @@ def test_a_list_whose_thinking_is_bound_to_what_was_managed_is_answered_without_
     only = [said[0], {"role": "assistant", "content": [thinking]}, said[2]]
     for messages, sent in ((said, 2), (only, 1), (without, 1)):
         del upstream.seen[:]
-        refused = running.ask({**asked, "messages": messages})
-        assert (refused.status, json.loads(refused.body), len(upstream.seen)) == (400, error, sent)
+        found = running.ask({**asked, "messages": messages})
+        assert (found.status, json.loads(found.body), len(upstream.seen)) == (400, error, sent)
 
 
 def text(said: str) -> dict[str, str]:

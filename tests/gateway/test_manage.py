@@ -1,8 +1,11 @@
 """Manage mode: the engine decides what of `messages` is sent."""
 
+import gzip
 import json
 import threading
 import time
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -148,6 +151,45 @@ def test_too_long_is_compacted_and_sent_once_more_then_the_client_gets_the_error
     refused["left"] = 9
     found = running.ask(body_of(11))
     assert (found.status, found.body) == (400, TOO_LONG)
+
+
+@pytest.mark.spec("GW-8")
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_a_compressed_refusal_is_understood_and_relayed_as_it_came(
+    lab: OpenLab, encoding: str, compress: Callable[[bytes], bytes]
+):
+    """Clients that do not stream accept compressed replies, and errors are replies."""
+    refusal = reply(compress(TOO_LONG), "400 Bad Request", f"content-encoding: {encoding}")
+    refused = {"left": 1}
+
+    def answer(connection: Connection, seen: Seen) -> None:
+        refused["left"] -= 1
+        connection.send(refusal if refused["left"] >= 0 else OK)
+
+    running = managed(lab, RawUpstream(answering(answer)), overrides={"notes.enabled": False})
+    found = running.ask(body_of(12), headers={"accept-encoding": encoding})
+    assert (found.status, found.headers["x-everturn-note"]) == (200, "sent again: too long")
+    assert running.gateway.metrics.degradations == {}
+    refused["left"] = 9
+    found = running.ask(body_of(11), headers={"accept-encoding": encoding})
+    assert (found.status, found.body) == (400, compress(TOO_LONG))
+    assert found.headers["content-encoding"] == encoding
+
+
+def test_a_compressed_error_after_an_early_start_is_an_event_that_can_be_read(lab: OpenLab):
+    error = b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}'
+
+    def answer(connection: Connection, seen: Seen) -> None:
+        if is_summary(seen):
+            time.sleep(0.6)
+            connection.send(reply(json.dumps(message(SUMMARY)).encode()))
+        else:
+            connection.send(reply(gzip.compress(error), "529 Overloaded", "content-encoding: gzip"))
+
+    running = managed(lab, RawUpstream(answer), timing=Timing(quiet=0.2, ping=0.1))
+    found = running.ask(body_of(12, stream=True))
+    assert found.status == 200
+    assert found.body.endswith(b"event: error\ndata: " + error + b"\n\n")
 
 
 def test_a_prepared_request_that_is_refused_is_sent_as_the_client_spelled_it(lab: OpenLab):

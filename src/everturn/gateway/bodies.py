@@ -22,6 +22,8 @@ TOO_DEEP: Final = "its JSON is nested too deep"
 _PIECE: Final = 1 << 16
 # Each part copies what follows it. Our choice.
 MAX_PARTS: Final = 16
+# Errors of the API are a few hundred bytes. Our choice.
+MAX_ERROR_BYTES: Final = 1 << 20
 _UNREAD_ENCODINGS: Final = ("br", "zstd", "compress")
 _bodies: Final = BodyMemo()
 
@@ -84,6 +86,15 @@ def decompress(pieces: Iterable[bytes], encoding: str, limit: int) -> Iterator[b
                 rest, decoder, parts = decoder.unused_data, _make_decoder(), parts + 1
                 if parts > MAX_PARTS:
                     raise UnreadableBody("its compressed content has too many parts")
+
+
+def read_error_body(body: bytes, encoding: str) -> bytes:
+    """The body of an error without its compression, for whoever reads what it says; as it came if that is not
+    possible."""
+    try:
+        return b"".join(decompress([body], encoding, MAX_ERROR_BYTES))
+    except UnreadableBody:
+        return body
 
 
 # Reads the formats of zlib and gzip.

@@ -16,7 +16,7 @@ import aiohttp
 from everturn.adapters.tracking import CallerRequest, ConversationTracker, PreparedCall
 from everturn.adapters.tracking.api_responses import BAD_REQUEST, is_too_long, read_error
 from everturn.decide.compact.values import Compaction, CompactionFailed
-from everturn.gateway.bodies import UnreadableBody, without_thinking
+from everturn.gateway.bodies import UnreadableBody, read_error_body, without_thinking
 from everturn.gateway.exchange import HttpExchange
 from everturn.gateway.headers import replace_header, set_betas
 from everturn.gateway.metrics import GatewayMetrics
@@ -152,7 +152,7 @@ class ManagedRequest:
         if response.status != BAD_REQUEST:
             return Answer(response, None)
         refusal = await response.read()
-        is_thinking = "thinking" in read_error(refusal)
+        is_thinking = "thinking" in read_error(_decode(response, refusal))
         body = await self._recorder.run(self._leave_out_thinking) if is_thinking else None
         if body is None:
             return Answer(response, None, refusal)
@@ -176,11 +176,12 @@ class ManagedRequest:
         handled: set[bool] = set()
         while True:
             body = await response.read()
-            too_long = is_too_long(response.status, body)
+            refusal = _decode(response, body)
+            too_long = is_too_long(response.status, refusal)
             if too_long in handled:
                 break
             handled.add(too_long)
-            other = await self._recorder.run(partial(self._find_remedy, call, body, too_long=too_long))
+            other = await self._recorder.run(partial(self._find_remedy, call, refusal, too_long=too_long))
             if other is None:
                 break
             self._exchange.notes.append("sent again: too long" if too_long else "sent again: refused")
@@ -192,18 +193,18 @@ class ManagedRequest:
         own = await self._send_own()
         if own.status < BAD_REQUEST:
             self._tracker.report_failure(
-                RuntimeError(f"the API rejected the prepared request: {read_error(body)}"), call
+                RuntimeError(f"the API rejected the prepared request: {read_error(refusal)}"), call
             )
             self._metrics.degrade("the API rejected the prepared request")
             self._exchange.notes.append("sent unchanged: the prepared request was refused")
         return Answer(own, None)
 
-    def _find_remedy(self, call: PreparedCall, body: bytes, *, too_long: bool) -> PreparedCall | None:
+    def _find_remedy(self, call: PreparedCall, refusal: bytes, *, too_long: bool) -> PreparedCall | None:
         """In a worker thread: what to send after a refusal; None if nothing would help."""
         try:
             if too_long:
                 return self._tracker.compact_after_overflow(call, self._summaries)
-            return self._tracker.undo_after_refusal(call, read_error(body), self._summaries)
+            return self._tracker.undo_after_refusal(call, read_error(refusal), self._summaries)
         except Exception as problem:
             self._tracker.report_failure(problem)
             self._metrics.degrade("everturn failed")
@@ -233,6 +234,11 @@ class ManagedRequest:
 
 
 _EARLY_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
+
+
+def _decode(response: aiohttp.ClientResponse, body: bytes) -> bytes:
+    """What a refusal says. The client gets it as it came."""
+    return read_error_body(body, response.headers.get("content-encoding", ""))
 
 
 def _close_response(task: "asyncio.Task[Answer]") -> None:

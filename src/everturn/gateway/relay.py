@@ -5,7 +5,7 @@ from typing import Final
 
 import aiohttp
 
-from everturn.gateway.bodies import EVENT_STREAM
+from everturn.gateway.bodies import EVENT_STREAM, read_error_body
 from everturn.gateway.exchange import Deadline, HttpExchange
 from everturn.gateway.failures import GatewayError, make_error_event
 from everturn.gateway.headers import make_response_headers
@@ -50,7 +50,9 @@ async def relay_response(
     try:
         with Deadline(exchange.limits.stream_seconds):
             if exchange.is_started and response.status not in _IS_SUCCESS:
-                await exchange.finish(make_error_event(await response.read() if body is None else body))
+                refusal = await response.read() if body is None else body
+                encoding = response.headers.get("content-encoding", "")
+                await exchange.finish(make_error_event(read_error_body(refusal, encoding)))
                 return
             if not exchange.is_started:
                 headers = make_response_headers(response.raw_headers, response.status, exchange.method)
