@@ -15,7 +15,7 @@ from everturn.gateway import app
 from everturn.gateway.limits import change_limits
 from everturn.gateway.malformed import MALFORMED
 from everturn.gateway.tokens import load_tokens
-from everturn.gateway.upstream import check_upstream, is_api
+from everturn.gateway.upstream import check_upstream, find_proxy, is_api
 from everturn.gateway.values import Timing
 from everturn.measure.model_table import find_model
 from everturn.measure.pricing import compute_priced_usage
@@ -368,3 +368,52 @@ def test_a_malformed_request_goes_to_the_api_as_it_came_and_is_no_failure_of_our
     assert [json.loads(each.body) for each in upstream.seen] == [{**ASK, **change} for change in changes]
     assert dict(running.gateway.metrics.passed_through) == {MALFORMED: len(changes)}
     assert dict(running.gateway.metrics.degradations) == {}
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "127.9.9.9"])
+def test_an_upstream_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch, host: str):
+    """The twin inside is one; the machine of the proxy has a loopback address of its own."""
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert find_proxy(f"http://{host}:9000") is None
+
+
+@pytest.mark.parametrize(
+    ("named", "proxy"),
+    [
+        ("http://me:secret@proxy.example:3128", "http://me:secret@proxy.example:3128"),
+        ("proxy.example:3128", "http://proxy.example:3128"),
+        ("", None),
+    ],
+)
+def test_a_proxy_is_named_with_a_scheme_or_without(
+    monkeypatch: pytest.MonkeyPatch, named: str, proxy: str | None
+):
+    monkeypatch.setenv("https_proxy", named)
+    monkeypatch.setenv("no_proxy", "other.example")
+    assert [find_proxy(f"https://{each}.example") for each in ("api", "other")] == [proxy, None]
+
+
+@pytest.mark.parametrize("named", ["socks5://me:secret@proxy:1", "http://proxy:99999", "http://", "a secret"])
+def test_a_proxy_that_cannot_be_used_ends_the_command_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, named: str
+):
+    monkeypatch.setenv("https_proxy", named)
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(UsageError) as refused:
+        find_proxy("https://api.example")
+    assert str(refused.value) == (
+        "The environment variable HTTPS_PROXY is not the address of an HTTP proxy. Use http://HOST:PORT, or "
+        "name api.example in NO_PROXY."
+    )
+
+
+def test_a_proxy_that_cannot_be_reached_is_told_from_the_upstream(
+    lab: OpenLab, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    found = lab("http://api.example").ask(method="GET", path="/v1/models")
+    told = json.loads(found.body)["error"]["message"]
+    assert found.status == 502
+    assert "cannot be reached (the proxy that the environment names cannot be reached)" in told

@@ -4,6 +4,7 @@ import errno
 import re
 import urllib.request
 from collections.abc import AsyncIterable, Iterable
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -168,6 +169,8 @@ class _RawHeaders(aiohttp.ClientRequest):
 
 def _explain(problem: Exception) -> str:
     """What a person can act on; the name of the error where it says the most."""
+    if isinstance(problem, aiohttp.ClientProxyConnectionError):
+        return "the proxy that the environment names cannot be reached"
     if isinstance(problem, aiohttp.ClientConnectorDNSError):
         return "there is no host of this name"
     if isinstance(problem, aiohttp.ClientSSLError):
@@ -182,9 +185,39 @@ def _explain(problem: Exception) -> str:
 
 
 def find_proxy(base: str) -> str | None:
-    """The proxy that the environment names for this address. Not left to the HTTP client: it would also take
-    keys from a .netrc file."""
+    """The proxy that the environment names for this address; raises for one that cannot be used. Not left to
+    the HTTP client: it would also take keys from a .netrc file."""
     parts = urlsplit(base)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
+    host = parts.hostname or ""
+    # This machine is another one for a proxy, and our twin is in this process.
+    if _is_loopback(host) or urllib.request.proxy_bypass(host):
         return None
-    return urllib.request.getproxies().get(parts.scheme)
+    named = urllib.request.getproxies().get(parts.scheme)
+    if not named:
+        return None
+    # Without a scheme it is plain HTTP, for curl too.
+    proxy = named if "://" in named else f"http://{named}"
+    if not _is_http_address(proxy):
+        # Not repeated: it may have a password in it.
+        raise UsageError(
+            f"The environment variable {parts.scheme.upper()}_PROXY is not the address of an HTTP proxy. Use "
+            f"http://HOST:PORT, or name {host} in NO_PROXY."
+        )
+    return proxy
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_http_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # Reading the port raises if it is none.
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return is_address and not any(map(str.isspace, url))
+    except ValueError:
+        return False
