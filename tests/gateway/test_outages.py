@@ -1,8 +1,11 @@
 """Replies that cannot be recorded are counted; an access log that nobody reads stops nobody."""
 
 import errno
+import http.client
 import json
+import socket
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -155,6 +158,21 @@ def test_a_reply_that_cannot_be_read_is_reported_as_that(lab: OpenLab, body: byt
     assert running.gateway.metrics.degradations == {f"a reply was not recorded: {why}": 1}
     again = running.ask(ASK)
     assert again.headers["x-everturn-note"] == f"before this: a reply was not recorded: {why}"
+
+
+def test_a_reply_that_is_cut_off_is_reported_as_that(lab: OpenLab):
+    """Not as something that is no JSON: somebody would look for a page of a proxy."""
+    whole = json.dumps(message()).encode()
+
+    def answer(connection: Connection, _: Seen) -> None:
+        connection.send(reply(whole)[:-9])
+        connection.sock.shutdown(socket.SHUT_RDWR)
+
+    running = lab(RawUpstream(answer))
+    with suppress(http.client.IncompleteRead):
+        running.ask(ASK)
+    running.settle()
+    assert running.gateway.metrics.degradations == {"a reply was not recorded: it was cut off": 1}
 
 
 # ── the access log ───────────────────────────────────────────────────────────────────────────────────

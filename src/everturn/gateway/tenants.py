@@ -353,7 +353,7 @@ class TenantConversations:
         try:
             said = _decode_usage(read.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise UnreadableBody("it is not JSON") from None
+            raise UnreadableBody("it was cut off" if reply.is_cut else "it is not JSON") from None
         except RecursionError:
             raise UnreadableBody(TOO_DEEP) from None
         price = None
