@@ -76,6 +76,14 @@ def test_the_command_of_a_deployment_serves_and_ends_with_success(
             assert answer.status == 200
         if file == "Dockerfile":
             check_health(running.operator)
+        else:
+            # A Prometheus beside the gateways asks for them by their names.
+            scrapes = [
+                urllib.request.Request(f"{running.operator}/metrics", headers={"host": f"{name}:8378"})
+                for name in COMPOSE["services"]
+                if name.startswith("gateway-")
+            ]
+            assert [urllib.request.urlopen(each).status for each in scrapes] == [200, 200]
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(20) == 0
     upstream.close()
