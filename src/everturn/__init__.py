@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         CompactionSkipped,
         Receipt,
     )
+    from everturn.decide.effects import HookOutcome
     from everturn.decide.events import Event
     from everturn.decide.options import Options
     from everturn.decide.policy import POLICIES, Policy
@@ -40,15 +41,18 @@ if TYPE_CHECKING:
         UsageError,
     )
     from everturn.history.edits import Undone
+    from everturn.measure.capabilities import PROVIDERS, Capabilities
     from everturn.measure.tokens import LocalTokenizer, ProviderCounts
     from everturn.session.async_session import AsyncSession
     from everturn.session.bill import Bill
     from everturn.session.config.load import load_options
+    from everturn.session.hold_timers import end_holds
     from everturn.session.hooks.run import CallbackHook, Hooks
     from everturn.session.recall.search import Hit
     from everturn.session.recorded import RecordedSession, open_session
     from everturn.session.session import ContextUsage, Reply, Rewind, Session
     from everturn.session.tools import Tool, ToolCall, ToolResult
+    from everturn.session.upstream import RawResponse
     from everturn.view.system_prompt import SystemPromptSections as Sections
 
 __version__ = "0.2.0"
@@ -58,6 +62,7 @@ _HOMES = {
     "Bill": "everturn.session.bill",
     "Branch": "everturn.decide.rewind",
     "CallbackHook": "everturn.session.hooks.run",
+    "Capabilities": "everturn.measure.capabilities",
     "Compaction": "everturn.decide.compact.values",
     "CompactionFailed": "everturn.decide.compact.values",
     "CompactionPlan": "everturn.decide.compact.values",
@@ -68,6 +73,7 @@ _HOMES = {
     "Event": "everturn.decide.events",
     "EverturnError": "everturn.errors",
     "Hit": "everturn.session.recall.search",
+    "HookOutcome": "everturn.decide.effects",
     "Hooks": "everturn.session.hooks.run",
     "InputError": "everturn.errors",
     "InvalidResponseError": "everturn.errors",
@@ -76,10 +82,12 @@ _HOMES = {
     "NotASession": "everturn.errors",
     "Options": "everturn.decide.options",
     "POLICIES": "everturn.decide.policy",
+    "PROVIDERS": "everturn.measure.capabilities",
     "Policy": "everturn.decide.policy",
     "PromptBlocked": "everturn.errors",
     "Proposal": "everturn.decide.compact.triggers",
     "ProviderCounts": "everturn.measure.tokens",
+    "RawResponse": "everturn.session.upstream",
     "Receipt": "everturn.decide.compact.values",
     "RecordedSession": "everturn.session.recorded",
     "Reply": "everturn.session.session",
@@ -96,6 +104,7 @@ _HOMES = {
     "UpstreamError": "everturn.errors",
     "UsageError": "everturn.errors",
     "context_report": "everturn.dashboard.report",
+    "end_holds": "everturn.session.hold_timers",
     "load_options": "everturn.session.config.load",
     "measure_retention": "everturn.decide.retention",
     "middleware": "everturn.adapters.anthropic_sdk.middleware",
@@ -104,10 +113,12 @@ _HOMES = {
 
 __all__ = [
     "POLICIES",
+    "PROVIDERS",
     "AsyncSession",
     "Bill",
     "Branch",
     "CallbackHook",
+    "Capabilities",
     "Compaction",
     "CompactionFailed",
     "CompactionPlan",
@@ -118,6 +129,7 @@ __all__ = [
     "Event",
     "EverturnError",
     "Hit",
+    "HookOutcome",
     "Hooks",
     "InputError",
     "InvalidResponseError",
@@ -129,6 +141,7 @@ __all__ = [
     "PromptBlocked",
     "Proposal",
     "ProviderCounts",
+    "RawResponse",
     "Receipt",
     "RecordedSession",
     "Reply",
@@ -146,6 +159,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "context_report",
+    "end_holds",
     "load_options",
     "measure_retention",
     "middleware",

@@ -195,6 +195,17 @@ def test_the_manual_and_the_examples_import_what_is_public():
     assert {name: deep for name, text in code.items() if (deep := deep_imports(text))} == {}
 
 
+# Pages for people who work on everturn itself, and the history.
+INSIDE = {"architecture.md", "decisions.md", "log.md"}
+DOTTED = re.compile(r"(?<![\w./-])everturn(?:\.[a-z_]\w*){2,}")
+
+
+def test_the_text_of_the_manual_names_no_function_that_may_change():
+    pages = {page.name: page.read_text(encoding="utf-8") for page in PAGES if page.name not in INSIDE}
+    named = {(page, name) for page, text in pages.items() for name in DOTTED.findall(text)}
+    assert {(page, name) for page, name in named if not name.startswith(PUBLIC)} == set()
+
+
 def test_an_import_of_what_may_change_is_noticed():
     code = "import everturn\nfrom everturn.twin.testing import x\n  from everturn.wire import y\n"
     code += "import everturn.view\n"

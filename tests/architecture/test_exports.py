@@ -10,7 +10,7 @@ from types import ModuleType
 import everturn
 from everturn import errors
 
-MAX_PUBLIC_NAMES = 50
+MAX_PUBLIC_NAMES = 55
 
 
 def dotted(name: str) -> str:
@@ -44,6 +44,11 @@ def test_the_front_door_shows_exactly_what_it_promises():
 def test_every_error_is_public():
     raised = {each.__name__ for each in vars(errors).values() if isinstance(each, type)}
     assert raised - set(everturn.__all__) == set()
+
+
+def test_what_a_session_takes_from_a_program_and_returns_to_it_is_public():
+    """`send` returns a RawResponse, `run_hooks` a HookOutcome; `capabilities` takes a row of PROVIDERS."""
+    assert {"Capabilities", "HookOutcome", "PROVIDERS", "RawResponse", "end_holds"} <= set(everturn.__all__)
 
 
 def test_every_public_class_has_a_name_of_its_own(modules):
