@@ -74,13 +74,14 @@ $(VENV)/.commands: pyproject.toml
 audit: $(VENV)/.commands  ## show what your own sessions cost, and why
 	@$(BIN)/everturn audit
 
-# Five policies, and the oracle, which is a bound.
-DEMO_POLICIES := none,recorded,claude-code,frugal,clear-keep-3,oracle
+# Five policies, and a bound that no program can reach.
+DEMO_POLICIES := none,recorded,claude-code,economic,clear-keep-3,clears-only
 
 demo: $(STAMP)  ## show what fills the context of a bundled session, and its cost under five policies
 	@$(BIN)/everturn context examples/session.jsonl
 	@mkdir -p build
-	@$(BIN)/everturn replay examples/session.jsonl --policy $(DEMO_POLICIES) --cache build/replays --html build/replay.html
+	@$(BIN)/everturn replay examples/session.jsonl --policy $(DEMO_POLICIES) --summary-model $(SUMMARY_MODEL) \
+	  --cache build/replays --html build/replay.html
 	@echo; echo "The same as a page: build/replay.html"
 
 pictures: demo browser  ## update the pictures in the README

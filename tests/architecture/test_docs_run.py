@@ -21,6 +21,8 @@ import click
 import pytest
 
 from everturn.cli import main
+from everturn.decide.options import DEFAULT_POLICY
+from everturn.replay.policies import FORMER_NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -173,6 +175,14 @@ def test_make_targets_in_the_manual_exist():
     )
     named = {name for page in PAGES for name in TARGET.findall(page.read_text(encoding="utf-8"))}
     assert named - targets == set()
+
+
+def test_the_demo_compares_the_default_policy_and_uses_no_earlier_name():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (named,) = re.findall(r"^DEMO_POLICIES := (.*)$", makefile, re.MULTILINE)
+    policies = named.split(",")
+    assert DEFAULT_POLICY in policies
+    assert set(policies) & set(FORMER_NAMES) == set()
 
 
 def test_the_readme_shows_the_beginning_of_the_demo():
