@@ -56,6 +56,25 @@ def cli() -> dict[str, click.Command]:
     return commands(main)
 
 
+# Pages with a table of the modules of a package.
+MODULES = {"chat": "chat", "page": "replay/page", "refetches": "replay/refetches", "replay": "replay"}
+MODULE_TABLE = re.compile(r"^\| module \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.MULTILINE)
+# The generator of sessions is described in words.
+NO_MODULES = {"__init__", "recorded", "synthetic"}
+
+
+def test_the_tables_of_modules_name_every_module_and_no_other(pages, root):
+    for page, package in MODULES.items():
+        folder = root / "src" / "everturn" / package
+        inside = [each for each in folder.rglob("*.py") if "synthetic" not in each.parent.parts]
+        modules = {each.stem for each in inside} | {each.parent.name for each in inside}
+        table = "".join(MODULE_TABLE.findall(pages[f"docs/{page}.md"]))
+        named = {name for row in re.findall(r"`([a-z_/]+)`", table) for name in row.split("/") if name}
+        neighbours = {"parallel", "engines", "result_cache", "replays"} if page == "page" else set()
+        assert named - modules - NO_MODULES - neighbours == set(), page
+        assert modules - named - NO_MODULES - {folder.name} == set(), page
+
+
 def test_every_command_has_help_and_is_in_the_manual(cli, pages):
     manual = "\n".join(pages.values())
     assert [name for name, command in cli.items() if not command.help] == []
