@@ -15,15 +15,19 @@ from importlib import import_module
 import anthropic
 import httpx2
 import pytest
+from click.testing import CliRunner
 
 import everturn
+from everturn import Session, Tool
+from everturn.cli import main
 from everturn.twin.build import build_twin
+from everturn.twin.testing import TwinForTests
 from everturn.twin.transport import TwinTransport
 
 NAMED = re.compile(r"`([\w/]+)\.py: ([\w.]+)`")
 WALK = re.compile(r"^## Walk \d: (.*)$", re.MULTILINE)
 MIN_NAMES_IN_A_WALK = 12
-# What the walks through an SDK call and the twin say of other calls than those of `converse`.
+# What the walks say of other calls than those of `converse` and `talk`.
 NOT_REACHED = {
     "ConversationTracker.undo_after_refusal": "the API refuses a compacted request",
     "ConversationTracker.report_failure": "everturn fails",
@@ -31,6 +35,13 @@ NOT_REACHED = {
     "Twin._summarize": "a request asks the API for a compaction",
     "Twin._compact_and_reply": "a request sets a threshold for one",
     "compute_priced_usage": "the ledger is listed",
+}
+NOT_REACHED_BY_A_MESSAGE = {
+    "ConversationRunner.compact_after_overflow": "the API answers that the prompt is too long",
+    "parse_overflow": "the same",
+    "refuses_thinking": "the API refuses thinking",
+    "Compactor.refused": "the API refuses a compacted request",
+    "CacheHolder.begin": "holds are switched on",
 }
 
 
@@ -106,6 +117,41 @@ def converse(folder) -> None:
     )
 
 
+def talk(folder) -> None:
+    """A session with a tool, notes, a micro-compaction and a compaction; the last message is streamed."""
+    twin = TwinForTests()
+    twin.script({"content": [{"type": "tool_use", "name": "read", "input": {}}]}, "I have read it.")
+    read = Tool({"name": "read", "input_schema": {"type": "object"}}, run=lambda _: "a line of a file " * 99)
+    options = {"window": 60_000, "notes": True, "model": "claude-opus-4-5", "config": None}
+    with Session.open(folder / "work.jsonl", client=twin.client(), tools=[read], **options) as it:
+        for _ in range(12):
+            it.send("What of this matters? " * 1_000)
+        list(it.stream("And now?"))
+    twin.close()
+
+
+def replay(folder) -> None:
+    """A synthetic session under policies that need what they have removed, in this process."""
+    file = str(folder / "session.jsonl")
+    made = CliRunner().invoke(main, ["make-session", "--tokens", "60000", "--out", file])
+    assert made.exit_code == 0, made.output
+    options = ["--policy", "recorded,clear-keep-3,sliding-window", "--engine", "here"]
+    done = CliRunner().invoke(
+        main, ["replay", file, *options, "--html", f"{folder}/page.html", "--cache", f"{folder}/cache"]
+    )
+    assert done.exit_code == 0, done.output
+
+
+def missed_by(text: str, called: set[object]) -> set[str]:
+    """The functions that a text names and that were not called."""
+    # Unwrapped: the run notes which surfaces a test goes through (`surface_watch.py`).
+    found = {
+        name: inspect.unwrap(each) for path, name in named_in(text) if callable(each := find(path, name))
+    }
+    named = {name: getattr(each, "__func__", each) for name, each in found.items()}
+    return {name for name, each in named.items() if inspect.isfunction(each) and each.__code__ not in called}
+
+
 @pytest.fixture(scope="module")
 def page(pages) -> str:
     return pages["docs/architecture.md"]
@@ -127,14 +173,21 @@ def test_calls_with_the_sdk_reach_every_function_of_the_walks_through_the_sdk_an
     with record_calls(called):
         converse(tmp_path)
     text = walks["one SDK call"] + walks["one twin request"]
-    # Unwrapped: the run notes which surfaces a test goes through (`surface_watch.py`).
-    named = {
-        name: inspect.unwrap(each) for path, name in named_in(text) if callable(each := find(path, name))
-    }
-    missed = {
-        name for name, each in named.items() if inspect.isfunction(each) and each.__code__ not in called
-    }
-    assert missed == set(NOT_REACHED)
+    assert missed_by(text, called) == set(NOT_REACHED)
+
+
+def test_a_message_reaches_every_function_of_its_walk(page, tmp_path):
+    called: set[object] = set()
+    with record_calls(called):
+        talk(tmp_path)
+    assert missed_by(split_walks(page)["one message"], called) == set(NOT_REACHED_BY_A_MESSAGE)
+
+
+def test_a_replay_reaches_every_function_of_its_walk(page, tmp_path):
+    called: set[object] = set()
+    with record_calls(called):
+        replay(tmp_path)
+    assert missed_by(split_walks(page)["one replay"], called) == set()
 
 
 def test_every_module_that_the_page_names_without_a_function_exists(page, root):
