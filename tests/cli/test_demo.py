@@ -57,6 +57,13 @@ def test_a_terminal_without_shapes_gets_letters(monkeypatch):
     ]
 
 
+def test_a_session_that_does_not_fit_into_the_window_says_what_to_do():
+    done = CliRunner().invoke(main, ["demo", "cache", "--turns", "300", "--model", "claude-haiku-4-5"])
+    assert done.exit_code == 1
+    assert "300 calls do not fit into the window of Claude Haiku 4.5 (prompt is too long" in done.stderr
+    assert "Use fewer --turns" in done.stderr
+
+
 def test_a_model_that_does_not_exist_is_named():
     result = CliRunner().invoke(main, ["demo", "cache", "--model", "claude-nope"])
     assert result.exit_code == 2

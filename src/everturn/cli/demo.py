@@ -8,6 +8,7 @@ from itertools import islice
 import click
 
 from everturn.cli.output import say
+from everturn.errors import UpstreamError
 
 
 @click.group()
@@ -23,7 +24,9 @@ def demo() -> None:
     "--idle", type=click.IntRange(0), default=75, show_default=True, help="Length of the pause in minutes."
 )
 @click.option("--seed", type=int, default=7, show_default=True, help="Seed of the synthetic session.")
-@click.option("--model", "model_id", default="claude-opus-5", show_default=True)
+@click.option(
+    "--model", "model_id", default="claude-opus-5", show_default=True, help="The model of the session."
+)
 @click.option("--color/--no-color", default=True, help="Use colours if the terminal supports them.")
 def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
     """A warm cache: an agent session with a long pause in the middle.
@@ -32,6 +35,7 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
     compares the bill with that of the same session with caching only, and without caching.
     """
     from everturn.dashboard.call_chart import NamedCost, draw_bills, draw_steps
+    from everturn.decide.options import DEFAULT_POLICY
     from everturn.decide.policy import get_policy
     from everturn.measure.capabilities import ANTHROPIC, PLAIN
     from everturn.measure.model_table import find_model
@@ -47,14 +51,20 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
     say(f"{idle} minutes idle after call {turns // 2}.\n")
     bills: list[NamedCost] = []
     for name, kept, able in (
-        ("everturn", "claude-code", ANTHROPIC),
+        ("everturn", DEFAULT_POLICY, ANTHROPIC),
         ("caching only", "none", ANTHROPIC),
         ("no caching", "none", PLAIN),
     ):
         settings = TwinReplaySettings(
             model=model, options=get_policy(kept).options, capabilities=able, preamble=preamble
         )
-        steps = list(islice(replay_against_twin(records, settings, pause), turns))
+        try:
+            steps = list(islice(replay_against_twin(records, settings, pause), turns))
+        except UpstreamError as problem:
+            raise click.ClickException(
+                f"{turns} calls do not fit into the window of {model.display_name} ({problem.message}), and "
+                "this demo compares caching only. Use fewer --turns, or see `everturn demo compact`."
+            ) from problem
         bills.append(NamedCost(name, sum((step.dollars for step in steps), Decimal())))
         if name == "everturn":
             draw_steps(steps, sys.stdout, color=color)
@@ -63,7 +73,7 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
     draw_bills(bills, sys.stdout, color=color)
 
 
-@demo.command()
+@demo.command(short_help="Unlimited conversation length: the context is compacted.")
 @click.option(
     "--compactions",
     type=click.IntRange(1, 20),
@@ -72,7 +82,9 @@ def cache(turns: int, idle: int, seed: int, model_id: str, color: bool) -> None:
     help="Stop after this many compactions.",
 )
 @click.option("--seed", type=int, default=7, show_default=True, help="Seed of the synthetic session.")
-@click.option("--model", "model_id", default="claude-sonnet-4-5", show_default=True)
+@click.option(
+    "--model", "model_id", default="claude-sonnet-4-5", show_default=True, help="The model of the session."
+)
 @click.option("--color/--no-color", default=True, help="Use colours if the terminal supports them.")
 def compact(compactions: int, seed: int, model_id: str, color: bool) -> None:
     """Unlimited conversation length: the context fills the window, is compacted, and continues.

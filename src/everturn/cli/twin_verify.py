@@ -32,7 +32,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Compare the twin with the real API.")
 @click.option("--against", default=_API, show_default=True, metavar="URL", help="The server to compare with.")
 @click.option(
     "--budget", default=0.50, show_default=True, type=click.FloatRange(0), help="Dollars to spend at most."
