@@ -153,13 +153,12 @@ def run_in_foreground(argv: Sequence[str], environment: Mapping[str, str]) -> in
     negative for a signal. Signals that reach only us are passed on: the terminal sends its own to both."""
     passed_on = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
     from_terminal = [signal.SIGINT, signal.SIGQUIT]
-    is_interactive = os.isatty(0)
     # Handlers come first: the command may be running before `Popen` returns.
     started: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
-        if is_interactive and number in from_terminal:
+        if number in from_terminal and _is_in_foreground(started[0].pid if started else os.getpid()):
             return
         if started:
             started[0].send_signal(number)
@@ -176,6 +175,16 @@ def run_in_foreground(argv: Sequence[str], environment: Mapping[str, str]) -> in
     finally:
         for number, handler in handled.items():
             signal.signal(number, handler)
+
+
+def _is_in_foreground(pid: int) -> bool:
+    """Whether a process gets what is typed at our terminal, such as Ctrl-C. Our input may be a file or a pipe
+    all the same."""
+    for number in range(3):
+        # Not a terminal, not ours, or the process has ended.
+        with suppress(OSError):
+            return os.tcgetpgrp(number) == os.getpgid(pid)
+    return False
 
 
 @contextmanager

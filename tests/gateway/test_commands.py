@@ -3,11 +3,13 @@
 import fcntl
 import json
 import os
+import pty
 import resource
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 import urllib.error
 import urllib.request
@@ -144,6 +146,40 @@ def test_run_passes_on_signals(tmp_path: Path):
         assert process.wait(60) == 7
     with started(tmp_path, "run", "--upstream", "twin", "--", "sh", "-c", "kill -KILL $$") as process:
         assert process.wait(60) == 128 + signal.SIGKILL
+
+
+COUNT_INTERRUPTS = (
+    "import signal, sys, time\n"
+    "signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))\n"
+    "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+    "print('ready', flush=True)\n"
+    "while True: time.sleep(0.01)\n"
+)
+
+
+@pytest.mark.spec("GW-2")
+@pytest.mark.parametrize("is_piped", [True, False])
+def test_a_command_gets_each_ctrl_c_once_also_if_its_input_is_a_pipe(tmp_path: Path, is_piped: bool):
+    """The terminal sends it to both processes, whatever their input is."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "everturn", "run", "--upstream", "twin", "--"]
+    process = subprocess.Popen(
+        [*command, sys.executable, "-c", COUNT_INTERRUPTS], text=True,
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)}, stdout=subprocess.PIPE, stderr=theirs,
+        stdin=subprocess.PIPE if is_piped else theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    with process, os.fdopen(ours, "wb", buffering=0) as terminal:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(12):
+            terminal.write(b"\x03")
+            assert process.stdout.readline() == "interrupted\n"
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stdout.read() == ""
 
 
 @pytest.mark.spec("GW-2")
