@@ -368,7 +368,7 @@ def middleware(
     summary_model: str = "",
     config: ConfigChoice = "auto",
     folder: str | os.PathLike[str] | None = "",
-    readable: Sequence[str | os.PathLike[str]] = (),
+    readable: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     breakpoints: BreakpointOwner = "everturn",
     hooks: HooksArgument = None,
     listen: Callable[[Event], None] = lambda _: None,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from everturn.adapters.tracking.caller_request import BreakpointOwner, CallerRequest
+from everturn.adapters.tracking.program_objects import check_program_objects, to_folders
 from everturn.adapters.tracking.transcript_folder import OpenTranscripts
 from everturn.decide.events import Event
 from everturn.decide.micro.declarative import keeps_all_thinking
@@ -137,7 +138,7 @@ def make_parts(
     summary_model: str = "",
     config: ConfigChoice = "auto",
     folder: str | os.PathLike[str] | None = "",
-    readable: Sequence[str | os.PathLike[str]] = (),
+    readable: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     defaults: Mapping[str, Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
     breakpoints: BreakpointOwner = "everturn",
@@ -161,6 +162,13 @@ def make_parts(
     arguments = [name for name in inspect.signature(make_parts).parameters if name not in unknown]
     check_arguments(overrides, arguments, RENAMED_ARGUMENTS)
     callbacks, overrides = divide_hooks(hooks, overrides)
+    check_program_objects(
+        breakpoints=breakpoints,
+        hooks=callbacks,
+        listen=listen,
+        estimator=estimator,
+        capabilities=capabilities,
+    )
     values = _to_config_values(overrides, summary_model, folder)
     if isinstance(options, str):
         options, values = None, {"policy": options, **values}
@@ -173,7 +181,7 @@ def make_parts(
         chosen = resolve_options(chosen, required, config=None).options
     folder_path = Path(chosen.store.folder).expanduser() if chosen.store.folder else default_folder()
     found = load_hooks(chosen.hooks)
-    allowed = resolve_roots([os.fspath(each) for each in readable]) if readable else None
+    allowed = resolve_roots(to_folders(readable)) if readable else None
     return TrackerParts(
         options=chosen,
         folder=None if in_memory else folder_path.absolute(),
