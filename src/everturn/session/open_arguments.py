@@ -23,6 +23,12 @@ from everturn.session.loop_hooks import PermissionCallback
 from everturn.session.memory_files.attach import open_memory
 from everturn.session.memory_files.confined import ReadPermission
 from everturn.session.opening import build_settings, capabilities_of, connect
+from everturn.session.program_objects import (
+    check_program_objects,
+    check_session_objects,
+    to_folders,
+    to_tools,
+)
 from everturn.session.recorded import recorded_folder
 from everturn.session.resume import SessionStart
 from everturn.session.runtime import SessionParts
@@ -57,7 +63,7 @@ class OpenArguments(NamedTuple):
     permit: PermissionCallback
     may_read: ReadPermission
     listen: Callable[[Event], None]
-    roots: Sequence[str | os.PathLike[str]]
+    roots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     cwd: str | os.PathLike[str] | None
     capabilities: Capabilities | None
     costs: TokenCosts | None
@@ -81,6 +87,17 @@ def read_options(options: Options | None, keywords: Mapping[str, Any], config: C
 def open_runtime(given: OpenArguments, loaded: LoadedOptions) -> InterruptibleRuntime:
     _check_choice("access", given.access, get_args(Access))
     _check_choice("session_start", given.session_start, get_args(SessionStart))
+    check_program_objects(
+        hooks=given.hooks, listen=given.listen, estimator=given.estimator, capabilities=given.capabilities
+    )
+    given = given._replace(tools=to_tools(given.tools))
+    check_session_objects(
+        system=given.system,
+        client=given.client,
+        send=given.send,
+        permit=given.permit,
+        may_read=given.may_read,
+    )
     chosen = loaded.options
     settings = build_settings(
         chosen,
@@ -120,7 +137,7 @@ def _make_parts(
         hooks=hooks,
         permit=given.permit,
         listen=given.listen,
-        roots=tuple(os.fspath(root) for root in given.roots) or (folder,),
+        roots=tuple(to_folders(given.roots)) or (folder,),
         cwd=folder,
         clock=given.clock,
         new_id=given.new_id,

@@ -125,7 +125,7 @@ class Session:
         permit: PermissionCallback = deny_all,
         may_read: ReadPermission = allow_all,
         listen: Callable[[Event], None] = lambda _: None,
-        roots: Sequence[str | os.PathLike[str]] = (),
+        roots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         cwd: str | os.PathLike[str] | None = None,
         capabilities: Capabilities | None = None,
         costs: TokenCosts | None = None,

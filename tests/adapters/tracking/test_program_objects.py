@@ -16,7 +16,10 @@ def told(_):
 WRONG = [
     ({"hooks": [told]}, "`hooks` takes Hooks((CallbackHook("),
     ({"hooks": CallbackHook("PreCompact", told)}, "this is CallbackHook("),
-    ({"hooks": Hooks((told,))}, "`hooks` takes a `Hooks` of `CallbackHook`s; this is a function"),
+    (
+        {"hooks": Hooks((told,))},
+        "`hooks` takes a `Hooks` of `CallbackHook`s; this is a value of type function",
+    ),
     ({"hooks": Hooks((CallbackHook("PreCompct", told),))}, "Did you mean 'PreCompact'?"),
     ({"estimator": len}, "takes a `LocalTokenizer` or `ProviderCounts`"),
     ({"capabilities": "bedrock"}, "a row of `everturn.PROVIDERS`"),

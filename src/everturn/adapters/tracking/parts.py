@@ -10,12 +10,11 @@ import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from everturn.adapters.tracking.caller_request import BreakpointOwner, CallerRequest
-from everturn.adapters.tracking.program_objects import check_program_objects, to_folders
 from everturn.adapters.tracking.transcript_folder import OpenTranscripts
 from everturn.decide.events import Event
 from everturn.decide.micro.declarative import keeps_all_thinking
@@ -34,6 +33,7 @@ from everturn.session.hooks.load import HooksArgument, divide_hooks, load_hooks
 from everturn.session.hooks.run import Hooks, add_hooks
 from everturn.session.new_ids import new_uuid
 from everturn.session.opening import build_settings
+from everturn.session.program_objects import check_program_objects, refuse, to_folders
 from everturn.session.store.factory import StoreFactory
 from everturn.session.store.places import default_folder
 
@@ -45,6 +45,7 @@ SURFACE_DEFAULTS: Final = {"micro.oversize.enabled": False, "micro.declarative.e
 RENAMED_ARGUMENTS: Final = {"ways": "compact.strategies", "most": "limits.conversations"}
 # What `make_parts` is given by an adapter and not by a program.
 _OF_ADAPTERS: Final = {"defaults", "fixed", "overrides"}
+_OWNERS: Final[tuple[str, ...]] = get_args(BreakpointOwner)
 
 
 class TrackerParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,13 +163,9 @@ def make_parts(
     arguments = [name for name in inspect.signature(make_parts).parameters if name not in unknown]
     check_arguments(overrides, arguments, RENAMED_ARGUMENTS)
     callbacks, overrides = divide_hooks(hooks, overrides)
-    check_program_objects(
-        breakpoints=breakpoints,
-        hooks=callbacks,
-        listen=listen,
-        estimator=estimator,
-        capabilities=capabilities,
-    )
+    if breakpoints not in _OWNERS:
+        refuse("breakpoints", f"one of {', '.join(map(repr, _OWNERS))}", breakpoints, _OWNERS)
+    check_program_objects(hooks=callbacks, listen=listen, estimator=estimator, capabilities=capabilities)
     values = _to_config_values(overrides, summary_model, folder)
     if isinstance(options, str):
         options, values = None, {"policy": options, **values}
