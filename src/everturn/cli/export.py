@@ -37,11 +37,14 @@ def export(
 ) -> None:
     """Write the lines of CONVERSATION as they were recorded. Without CONVERSATION, list them.
 
+    CONVERSATION is a name from the list, or its end: what `x-everturn-session` says is enough.
+
     The store is the one given with --store, or configured as `store.url`. It is not changed. With
     --out, large results that were moved to files are written beside it, into FILE.files.
     """
     from everturn.session.store.places import open_for_reading
 
+    owner = tenant or options.store.tenant
     place = url or options.store.url.reveal()
     if not place:
         raise click.UsageError("No store is named: use --store URL, or configure `store.url`.")
@@ -49,9 +52,9 @@ def export(
         stores = open_for_reading(place, Path(folder))
         try:
             if conversation is None:
-                _list(stores, tenant or options.store.tenant, as_json)
+                _list(stores, owner, as_json)
             else:
-                _write(stores.open(tenant or options.store.tenant, conversation, access="read"), out)
+                _write(stores.open(owner, _find(stores, owner, conversation), access="read"), out)
         finally:
             stores.close()
 
@@ -68,6 +71,15 @@ def _list(stores: "StoreFactory", tenant: str, as_json: bool) -> None:
         say(f"{each.changed_at:%Y-%m-%d %H:%M:%S}  {each.name}")
     if not found:
         say(f"The tenant {tenant} has no conversation in {stores.name}.", err=True)
+
+
+def _find(stores: "StoreFactory", tenant: str, given: str) -> str:
+    """The whole name of a conversation; `given` where that is one, or is the end of none."""
+    names = [each.name for each in stores.conversations(tenant)]
+    found = [given] if given in names else [name for name in names if name.endswith(f"-{given}")]
+    if len(found) > 1:
+        raise click.UsageError(f"{len(found)} conversations end with {given}. Give the whole name of one.")
+    return found[0] if found else given
 
 
 def _write(store: "Store", out: Path | None) -> None:

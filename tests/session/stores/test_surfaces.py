@@ -106,6 +106,25 @@ def test_an_sqlite_store_is_exported_while_a_gateway_has_it_open(tmp_path):
     stores.close()
 
 
+def test_the_end_of_a_name_is_enough_to_export_a_conversation(tmp_path):
+    import builders as b
+
+    from everturn.session.store.places import open_stores
+
+    stores = open_stores(str(tmp_path / "kept"))
+    for name in ("2026-11-19-a1", "2026-11-19-b2", "2026-11-20-b2"):
+        stores.open("default", name).append([b.user("hi", uuid=name)])
+    stores.close()
+
+    def export(given: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, ["export", given, "--store", str(tmp_path / "kept")])
+        return done.exit_code, json.loads(done.stdout)["uuid"] if done.exit_code == 0 else done.stderr
+
+    assert [export(name) for name in ("a1", "2026-11-20-b2")] == [(0, "2026-11-19-a1"), (0, "2026-11-20-b2")]
+    code, said = export("b2")
+    assert (code, "2 conversations end with b2. Give the whole name of one." in said) == (2, True)
+
+
 @pytest.mark.spec("GW-17")
 def test_a_session_works_beside_a_replica_of_the_next_version_and_says_when_it_is_too_old(
     twin, new_database, tmp_path
