@@ -7,7 +7,7 @@ changed request should not need a beta that its caller did not ask for.
 
 import inspect
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -159,9 +159,7 @@ def make_parts(
     which files may be read again after a compaction. `defaults` are values that the adapter prefers, and
     `fixed` those that it requires: they override the configuration."""
     # The frameworks place the breakpoints themselves.
-    unknown = _OF_ADAPTERS if fixed is None else {*_OF_ADAPTERS, "breakpoints"}
-    arguments = [name for name in inspect.signature(make_parts).parameters if name not in unknown]
-    check_arguments(overrides, arguments, RENAMED_ARGUMENTS)
+    _check_keywords(overrides, _OF_ADAPTERS if fixed is None else {*_OF_ADAPTERS, "breakpoints"})
     callbacks, overrides = divide_hooks(hooks, overrides)
     if breakpoints not in _OWNERS:
         refuse("breakpoints", f"one of {', '.join(map(repr, _OWNERS))}", breakpoints, _OWNERS)
@@ -194,6 +192,11 @@ def make_parts(
         hold_timer=hold_timer,
         notes=(*loaded.notes, *found.notes),
     )
+
+
+def _check_keywords(given: Iterable[str], unknown: Collection[str]) -> None:
+    arguments = [name for name in inspect.signature(make_parts).parameters if name not in unknown]
+    check_arguments(given, arguments, RENAMED_ARGUMENTS)
 
 
 def _to_config_values(
