@@ -30,12 +30,29 @@ REWIND_UNDER_UNDONE: Final = (401000014032,)
 REWIND_TO_LAST_WORDS: Final = (40084730447, 40084730592)
 # (In the judge) A rewind to before an undo: the compaction is in force again, for its kept words too.
 REWIND_BEFORE_UNDO: Final = (397716981127,)
+# A compaction kept a reply last, and a later one summarized its summary: a rewind to the reply undid both.
+REWIND_BEHIND_TWO: Final = (816541771764,)
+# The walks that found these returned to no branch, and are repeated without it.
+WITHOUT_RETURNS: Final = (
+    *REWIND_TO_KEPT, *REWIND_UNDER_UNDONE, *REWIND_TO_LAST_WORDS, *REWIND_BEFORE_UNDO, *REWIND_BEHIND_TWO,
+)  # fmt: skip
+# What was kept ended with a hook's words, behind a compaction that was undone.
+REWIND_BEHIND_UNDONE: Final = (77032425,)
+# A session whose file held only a line that was cut off had no branches, and said that it is no session.
+BRANCHES_OF_A_TORN_LINE: Final = (77031296,)
+# An undo after a rewind, with nothing said: it counted on the branch that was returned to.
+UNDO_ON_A_BRANCH: Final = (77031314,)
+# A session went on beside its own rewind, behind a hook's words (`test_sabotage.py` plants it again).
+REWIND_PASSED_BY: Final = (75,)
 # (In the judge) `mypy -p NAME` was called dangerous, because `pytest -p NAME` is.
 PACKAGE_OF_MYPY: Final = (923944366220,)
 
+STEPS: Final = (
+    *WITHOUT_RETURNS, *REWIND_BEHIND_UNDONE, *BRANCHES_OF_A_TORN_LINE, *UNDO_ON_A_BRANCH, *REWIND_PASSED_BY,
+)  # fmt: skip
 FOUND: Final = {
     "conversations": (*UNFINISHED_SEGMENT, *BLANK_CONVERSATION),
-    "steps": (*REWIND_TO_KEPT, *REWIND_UNDER_UNDONE, *REWIND_TO_LAST_WORDS, *REWIND_BEFORE_UNDO),
+    "steps": STEPS,
     "disk-failures": UNFINISHED_LINE,
     "damage": (*DAMAGED_FORMAT, *DAMAGED_TAG, *MISSING_LINE_BREAK, *DAMAGED_TWICE),
     "callers": (*LOOP_WITHOUT_THINKING, *BEGUN_REPLY, *OTHER_TOOLS_AFTER_RESTART),

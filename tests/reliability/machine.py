@@ -9,10 +9,12 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from reliability.findings import WITHOUT_RETURNS
 from reliability.scenes import SUMMARY, Desk
 from reliability.scratch import in_memory
 
@@ -60,6 +62,9 @@ class Model:
         self.moments: dict[str, list[Moment]] = {}
         # What was said under a compaction that was undone since: it stands in another view now.
         self.moved: set[str] = set()
+
+    def copy(self) -> "Model":
+        return deepcopy(self)
 
     def _now(self) -> Moment:
         return self.said, self.sight, list(self.views)
@@ -111,6 +116,8 @@ class Walk:
         self.hooks = Hooks((CallbackHook("SessionStart", call), CallbackHook("UserPromptSubmit", call)))
         self.desk = Desk(folder)
         self.model = Model()
+        # The lists as they were when a branch was left, by the message at its end.
+        self.left: dict[str, Model] = {}
         self.steps = 0
         self.faults = 0
         self.files = 0
@@ -178,8 +185,23 @@ class Walk:
     def rewind(self, share: float) -> None:
         """Back to before a question; what came after it is left behind, in the file too."""
         if at := self._question(share):
-            self.session.rewind(at.uuid)
+            self._rewind(at.uuid)
             self.model.rewind(self.model.before[words(at)])
+
+    def _rewind(self, uuid: str) -> None:
+        before = self.model.copy()
+        if (left := self.session.rewind(uuid).left) and before.said[-1] not in before.moved:
+            self.left[left] = before
+
+    def return_to_branch(self, share: float) -> None:
+        """Back to the end of a branch that was left behind: all is as it was behind that reply."""
+        self.steps += 1
+        if branches := [each.uuid for each in self.session.branches() if each.uuid in self.left]:
+            branch = branches[int(share * len(branches))]
+            there = self.left[branch].copy()
+            self._rewind(branch)
+            self.model = there
+            self.model.rewind(self.model.after[self.model.said[-1]])
 
     def rewind_to_reply(self, share: float) -> None:
         """Back to behind a reply; to the last one, nothing is left behind."""
@@ -187,7 +209,7 @@ class Walk:
         replies = self._replies(self._shown())
         if replies:
             at = replies[-1 - int(share * len(replies))]
-            self.session.rewind(at.uuid)
+            self._rewind(at.uuid)
             # An undo since then stays, if nothing was said after it.
             if words(at) != self.model.said[-1]:
                 self.model.rewind(self.model.after[words(at)])
@@ -206,12 +228,8 @@ class Walk:
         ends = {end for _, _, end, _ in self.model.views}
         if replies := [each for each in replies if words(each) in ends] or replies:
             at = replies[int(share * len(replies))]
-            self.session.rewind(at.uuid)
-            reply, shown_now = words(at), spoken(self._shown())
-            for moment in self.model.moments[reply]:
-                if moment[1] == shown_now:
-                    self.model.after[reply] = moment
-            self.model.rewind(self.model.after[reply])
+            self._rewind(at.uuid)
+            self.model.rewind(self.model.after[words(at)])
 
     def there_and_back(self, share: float) -> None:
         """Opened again, compacted twice, and back behind both."""
@@ -315,6 +333,8 @@ def walked(seed: int) -> Counter[str]:
             lambda: walk.there_and_back(rng.random()),
             walk.undo, walk.resume, lambda: walk.crash(rng.random()), walk.fork,
         )  # fmt: skip
+        if seed not in WITHOUT_RETURNS:
+            acts = (*acts, lambda: walk.return_to_branch(rng.random()))
         for _ in range(STEPS):
             rng.choice(acts)()
             walk.check()

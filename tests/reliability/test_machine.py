@@ -73,6 +73,11 @@ class Sessions(RuleBasedStateMachine):
     def there_and_back(self, share: float) -> None:
         self.walk.there_and_back(share)
 
+    @precondition(lambda self: self.walk.left)
+    @rule(share=SHARE)
+    def return_to_branch(self, share: float) -> None:
+        self.walk.return_to_branch(share)
+
     @precondition(lambda self: self.walk.model.views)
     @rule()
     def undo(self) -> None:

@@ -226,6 +226,80 @@ def test_a_session_goes_on_from_a_rewind_and_not_from_what_a_hook_has_added_ther
         assert names(session) == view
 
 
+@pytest.mark.spec("CP-36")
+def test_a_rewind_stays_under_a_compaction_whose_summary_a_later_one_has_replaced(desk):
+    """A hook's words behind the reply were the end of what the first compaction has kept."""
+    hooks = everturn.Hooks((everturn.CallbackHook("SessionStart", lambda _: "The build is red."),))
+    with desk.open() as session:
+        desk.talk(session, turns=3, size=400)
+        reply, third = said(session, "assistant")[-1].uuid, said(session)[2].uuid
+    with desk.open(hooks=hooks, compact={"strategies": ["extractive"]}) as session:
+        assert isinstance(session.compact(up_to=third), everturn.Compaction)
+        before = messages(session)
+        desk.talk(session, turns=1, size=400)
+        assert isinstance(session.compact(up_to=said(session)[-1].uuid), everturn.Compaction)
+        session.rewind(reply)
+        assert messages(session) == before
+    with desk.open() as session:
+        assert messages(session) == before
+
+
+@pytest.mark.spec("CP-36")
+def test_a_rewind_stays_under_a_compaction_that_was_made_after_another_was_undone(desk):
+    """The end of what it has kept are a hook's words behind the undo."""
+    hooks = everturn.Hooks((everturn.CallbackHook("SessionStart", lambda _: "The build is red."),))
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=4, size=400)
+        reply, third = said(session, "assistant")[-1].uuid, said(session)[2].uuid
+        assert isinstance(session.compact(from_=third), everturn.Compaction)
+        session.undo()
+    with desk.open(hooks=hooks, compact={"strategies": ["extractive"]}) as session:
+        assert isinstance(session.compact(up_to=third), everturn.Compaction)
+        before = messages(session)
+        desk.talk(session, turns=1, size=400)
+        session.rewind(reply)
+        assert messages(session) == before
+    with desk.open() as session:
+        assert messages(session) == before
+
+
+@pytest.mark.spec("CP-36")
+def test_an_undo_on_a_branch_on_which_nothing_was_said_is_left_with_it(desk):
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=3, size=400)
+        assert isinstance(session.compact(up_to=said(session)[2].uuid), everturn.Compaction)
+        desk.talk(session, turns=1, size=400)
+        before = messages(session)
+        left = session.rewind(said(session)[-1].uuid).left
+        session.undo()
+        session.rewind(left)
+        assert messages(session) == before
+        talk(desk, session, 9)
+        view = names(session)
+    with desk.open() as session:
+        assert names(session) == view
+
+
+def test_a_branch_with_a_compaction_in_it_is_one_branch(desk):
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=3, size=400)
+        second = said(session)[1].uuid
+        assert isinstance(session.compact(), everturn.Compaction)
+        talk(desk, session, 9)
+        done = session.rewind(second)
+        assert session.branches() == (everturn.Branch(done.left, "Question 9.", done.messages),)
+
+
+def test_a_session_whose_file_holds_only_lines_that_were_cut_off_has_no_branches(desk):
+    desk.path.write_bytes(b'{"parentUuid":null\n{"parent')
+    with desk.open() as session:
+        assert session.branches() == ()
+        with pytest.raises(everturn.UsageError, match="has no record 'a message'"):
+            session.rewind("a message")
+        talk(desk, session, 0)
+        assert session.rewind(said(session)[0].uuid).text == "Question 0."
+
+
 def names(session):
     return [record.uuid for record in session.conversation.log.view.records]
 

@@ -43,37 +43,39 @@ def plan_rewind(records: Sequence[Record], uuid: str) -> RewindPlan | str:
 
 
 def find_end_of_kept(log: Log, last: Record | None, abandoned: Sequence[Record] = ()) -> Record | None:
-    """Where to go on from this record. The last message that a compaction in force has kept in front of what
-    is said next stands under that compaction, also if attachments or bookkeeping were kept behind it."""
+    """Where to go on from this record. The last message that a compaction has kept in front of what is said
+    next stands under that compaction, also if attachments or bookkeeping were kept behind it, and although a
+    later compaction has replaced its summary. Undone compactions do not count.
+
+    The summary is named, and not the end of what was kept: a branch that was left behind may have undone the
+    compaction, and then what names that end continues it without the compaction (`history/threads.py`).
+    """
     if last is None:
         return None
-    shown = {each.uuid: each for each in log.view.records}
-    behind = _find_bookkeeping_behind(log.view.records, last)
-    for record in reversed(log.records):
-        kept = record.edit.kept if isinstance(record.edit, Compacted) else None
-        # A later compaction may have kept the summary of an earlier one, which is in force too then.
-        if kept and kept.anchor != record.uuid and kept.anchor in shown and kept.tail in behind:
-            # Undone on a branch that was left: what names the end of the segment from there on continues it
-            # without the compaction (`history/threads.py`), what names the summary continues the compaction.
-            return shown[kept.anchor] if _is_undone(record, abandoned) else behind[kept.tail]
-    return last
-
-
-def _is_undone(boundary: Record, records: Sequence[Record]) -> bool:
-    return any(isinstance(each.edit, Undone) and each.edit.boundary == boundary.uuid for each in records)
-
-
-def _find_bookkeeping_behind(records: Sequence[Record], last: Record) -> dict[str, Record]:
-    """The record, and what follows it up to the next message, by their ids."""
-    found: dict[str, Record] = {}
+    # Of a branch that was left behind, only what happened on it counts.
+    is_live = any(each.uuid == last.uuid for each in log.records)
+    records = log.records if is_live else abandoned
+    undone = {each.edit.boundary for each in records if isinstance(each.edit, Undone)}
+    summaries = {each.uuid: each for each in records if each.compact_summary}
+    end, behind = last, {last.uuid}
     for record in records:
-        if record.uuid == last.uuid:
-            found = {record.uuid: record}
-        elif found and record.kind in ("user", "assistant"):
-            break
-        elif found:
-            found[record.uuid] = record
-    return found
+        if isinstance(record.edit, Compacted) and record.uuid not in undone:
+            kept = record.edit.kept
+            if kept and kept.tail in behind and kept.anchor in summaries:
+                end = summaries[kept.anchor]
+                behind.add(end.uuid)
+        elif _continued_by(record) in behind and not _is_message(record):
+            behind.add(record.uuid)
+    return end
+
+
+def _continued_by(record: Record) -> str:
+    """The uuid of the record that this one continues. A boundary is a root, and names it in its edit."""
+    return record.parent or (record.edit.logical_parent if isinstance(record.edit, Compacted) else "")
+
+
+def _is_message(record: Record) -> bool:
+    return record.kind in ("user", "assistant") and not record.compact_summary
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -92,11 +94,10 @@ def list_branches(abandoned: Sequence[Record]) -> tuple[Branch, ...]:
     tips: list[Record] = []
     for record in reversed(records.values()):
         is_continued = record.uuid in continued
-        is_message = record.kind in ("user", "assistant") and not record.compact_summary
-        if is_message and not is_continued:
+        if _is_message(record) and not is_continued:
             tips.append(record)
-        if is_message or is_continued:
-            continued.add(record.parent)
+        if _is_message(record) or is_continued:
+            continued.add(_continued_by(record))
     found = [_branch(_path_back(records, tip)) for tip in reversed(tips)]
     return tuple(branch for branch in found if branch is not None)
 
@@ -108,9 +109,9 @@ def _path_back(records: Mapping[str, Record], tip: Record) -> list[Record]:
     at: Record | None = tip
     while at is not None and at.uuid not in seen:
         seen.add(at.uuid)
-        if at.kind in ("user", "assistant") and not at.compact_summary:
+        if _is_message(at):
             path.append(at)
-        at = records.get(at.parent)
+        at = records.get(_continued_by(at))
     return path
 
 

@@ -264,7 +264,8 @@ def _with_what_hangs_on_it(records: Sequence[Record], path: set[int], links: _Li
             if results & calls - answered:
                 answered |= results
                 live.add(at)
-        elif record.kind in ("attachment", "system", "progress"):
+        elif record.kind in ("attachment", "system", "progress") and not isinstance(record.edit, Rewound):
+            # What hangs on a rewind was done on a branch that nothing was said on, and was left.
             live.add(at)
     return live - _on_the_way_to_what_was_left(records, path, live, links)
 

@@ -65,7 +65,7 @@ from everturn.session.runtime import SessionRuntime
 from everturn.session.store.protocol import Access
 from everturn.session.tool_loop import Reply, ToolLoop, UserInput
 from everturn.session.tools import Tool
-from everturn.session.transcripts import open_transcript
+from everturn.session.transcripts import open_own_transcript
 from everturn.session.upstream import Send
 from everturn.session.valid_text import replace_lone_surrogates
 from everturn.view.system_prompt import SystemPromptSections
@@ -324,7 +324,7 @@ class Session:
 
     def _read_main_thread(self) -> Thread:
         """All that the store holds, branches left behind included: memory has only what is continued."""
-        return split_threads(open_transcript(self._runtime.store.write_copy()).records).main
+        return split_threads(open_own_transcript(self._runtime.store.write_copy()).records).main
 
     def pin(self, text: str) -> None:
         """Pin a text: every later compaction keeps it word for word. Raises UsageError if there is no space

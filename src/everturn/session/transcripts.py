@@ -55,6 +55,11 @@ def open_transcript(path: str | os.PathLike[str], progress: Progress | None = No
     return parse_transcript(_content(Path(path), progress), os.fspath(path), read_state_beside(path))
 
 
+def open_own_transcript(path: str) -> Transcript:
+    """Read the file of an open session. It is one even if all it holds is a line that was cut off."""
+    return parse_whole_file(_content(Path(path), None), read_state_beside(path))
+
+
 def parse_transcript(data: bytes, name: str, state: bytes = b"") -> Transcript:
     """Parse a session from bytes; error messages call it `name`. `state` is what its state file holds."""
     transcript = parse_whole_file(data, state)
