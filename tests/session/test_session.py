@@ -122,6 +122,13 @@ def test_a_question_is_answered_and_kept(desk):
         assert "Forty-two." in words_in_view(session)
 
 
+def test_a_reply_is_printed_as_its_text(desk):
+    desk.twin.script("Forty-two.")
+    with desk.open() as session:
+        reply = session.send("How many?")
+    assert (str(reply), f"{reply}") == ("Forty-two.", "Forty-two.")
+
+
 def test_the_official_client_is_enough(desk):
     desk.twin.script("Yes.", "And yes.")
     with desk.open(client=desk.twin.client()) as session:

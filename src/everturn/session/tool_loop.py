@@ -47,6 +47,9 @@ class Reply(msgspec.Struct, frozen=True):
     exchange: Exchange
     stopped: str = ""
 
+    def __str__(self) -> str:
+        return self.text
+
 
 class ToolLoop:
     """Answers messages. The runtime is asked for at every step, because a tool may rewind the session."""
