@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -327,6 +328,25 @@ def test_a_wrong_keyword_opens_nothing(tmp_path):
     with pytest.raises(UsageError, match=r"no key is named 'modle'\. Did you mean model\?"):
         Session.open(tmp_path / "s.jsonl", send=nobody, modle="claude-opus-5")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [{"zzz": None}, {"compact": {"zzz": None}}, {"compact.zzz": None}])
+def test_a_keyword_that_is_no_key_is_refused_also_where_it_is_none(tmp_path, given):
+    with pytest.raises(UsageError, match=r"argument: no key is named '(compact\.)?zzz'"):
+        Session.open(tmp_path / "s.jsonl", send=nobody, **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_is_none_is_not_set(tmp_path):
+    given: dict[str, Any] = {
+        "window": None,
+        "compact": None,
+        "notes": {"enabled": None},
+        "recalls": None,
+        "models": None,
+    }
+    with Session.open(tmp_path / "s.jsonl", send=nobody, config=None, **given) as session:
+        assert session.options == Options()
 
 
 @pytest.mark.parametrize(("name", "near"), [("clinet", "client"), ("hook", "hooks"), ("sytem", "system")])

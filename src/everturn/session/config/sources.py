@@ -147,12 +147,14 @@ def from_toml(file: TomlFile) -> ConfigSource:
 
 def from_arguments(arguments: Mapping[str, Any]) -> ConfigSource:
     """Read keyword arguments: dotted keys, nested mappings, or settings structs. Strings are parsed as on the
-    command line. True or False for a section sets its `enabled` key."""
+    command line. True or False for a section sets its `enabled` key. None is a key that is not set."""
     reading = _Reading()
     arguments = dict(arguments)
     if models := arguments.pop(MODELS, None):
         reading.take_models(models, "argument")
     for name, value in _flat(_unpacked(arguments)):
+        if value is None and (name in KEYS or name in SECTIONS or name in RENAMED_KEYS):
+            continue
         if f"{name}.enabled" in KEYS and isinstance(value, bool):
             name = f"{name}.enabled"
         read = parse_text_value if isinstance(value, str) else parse_value
@@ -201,7 +203,7 @@ def _known(reading: _Reading, known: KnownVariable, text: str) -> None:
 
 
 def _unpacked(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert settings structs to mappings; values that are None are left out."""
+    """Convert settings structs to mappings."""
     found: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, msgspec.Struct):
@@ -209,7 +211,7 @@ def _unpacked(arguments: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = _unpacked(fields)
         elif (section := as_mapping(value)) is not None:
             found[name] = _unpacked(section)
-        elif value is not None:
+        else:
             found[name] = value
     return found
 
