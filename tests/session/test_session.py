@@ -1,21 +1,24 @@
 """A session as a person's program holds it: from a file, against a twin."""
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import msgspec
 import pytest
 
 import everturn
-from everturn import Session, Tool
+from everturn import AsyncSession, Session, Tool
 from everturn.decide.authorship import label_agent_pin
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionPlan, CompactionSkipped
 from everturn.decide.effects import RunHooks
@@ -134,6 +137,43 @@ def test_the_official_client_is_enough(desk):
     with desk.open(client=desk.twin.client()) as session:
         assert [session.send("Really?").text, session.send("Still?").text] == ["Yes.", "And yes."]
     assert desk.twin.ledger[-1]["usage"]["cache_read_input_tokens"] > 4_000
+
+
+@pytest.fixture
+def no_key(monkeypatch, tmp_path):
+    """The SDK looks for a key in variables and in the user's folder."""
+    for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+
+
+@pytest.mark.usefixtures("no_key")
+@pytest.mark.parametrize("act", [lambda session: session.send("Yes?"), lambda s: list(s.stream("Yes?"))])
+@pytest.mark.parametrize("client", [lambda: None, anthropic.Anthropic], ids=["own", "given"])
+def test_without_a_key_a_message_is_refused_with_what_to_do_and_kept(desk, act, client):
+    says = "No API key found. Set ANTHROPIC_API_KEY, or pass `client=`"
+    with (
+        desk.open(client=client(), clock=lambda: datetime.now(UTC)) as session,
+        pytest.raises(UsageError, match=re.escape(says)),
+    ):
+        act(session)
+    desk.twin.script("Yes.")
+    with desk.open() as session:
+        assert session.send().text == "Yes."
+
+
+@pytest.mark.usefixtures("no_key")
+def test_without_a_key_an_async_session_says_so_too(tmp_path):
+    async def talk() -> None:
+        async with await AsyncSession.open(tmp_path / "s.jsonl", config=None) as session:
+            with pytest.raises(UsageError, match="Set ANTHROPIC_API_KEY"):
+                await session.send("Yes?")
+            with pytest.raises(UsageError, match="Set ANTHROPIC_API_KEY"):
+                async for _ in session.stream("Yes?"):
+                    pass
+
+    asyncio.run(talk())
 
 
 def test_tools_are_run_until_the_model_stops_calling(desk):

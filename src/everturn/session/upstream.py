@@ -5,18 +5,23 @@ process is another (`twin/upstream.py`).
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from everturn.engine.wire import ANTHROPIC_WIRE, ParsedReply, Wire
-from everturn.errors import InvalidResponseError, UpstreamError
+from everturn.errors import InvalidResponseError, UpstreamError, UsageError
 from everturn.history.blocks import text_of
 from everturn.history.records import Usage
 from everturn.wire.json_values import as_mapping
 
 if TYPE_CHECKING:
     import anthropic
+
+NO_KEY: Final = (
+    "No API key found. Set ANTHROPIC_API_KEY, or pass `client=`, such as "
+    "anthropic.Anthropic(api_key=...). What was said is kept; `send()` goes on with it."
+)
 
 
 class RawResponse(msgspec.Struct, frozen=True):
@@ -91,6 +96,9 @@ def make_sdk_send(client: "anthropic.Anthropic") -> Send:
             return RawResponse(raw.http_response.read(), raw.headers.get("request-id", ""))
         except anthropic.APIError as problem:
             raise _to_upstream_error(problem) from problem
+        except TypeError as problem:
+            _check_has_key(problem)
+            raise
         except ValueError:
             # Raised before anything is sent: the answer may take more than ten minutes, and the SDK only
             # streams those. It expects that from 21,334 `max_tokens` on, for some models earlier.
@@ -116,6 +124,9 @@ def make_sdk_stream(client: "anthropic.Anthropic") -> Stream:
                 return RawResponse(message.to_json(indent=None).encode(), events.request_id or "")
         except anthropic.APIError as problem:
             raise _to_upstream_error(problem) from problem
+        except TypeError as problem:
+            _check_has_key(problem)
+            raise
         except (httpx2.HTTPError, ValueError, AssertionError) as problem:
             # In mid-stream the SDK does not wrap these: a cut line, an event that is not JSON, an end without
             # a start.
@@ -124,6 +135,12 @@ def make_sdk_stream(client: "anthropic.Anthropic") -> Stream:
             ) from problem
 
     return stream
+
+
+def _check_has_key(problem: TypeError) -> None:
+    """Raise `UsageError` if the SDK found no key. It looks for one in more places than we know."""
+    if "authentication method" in str(problem):
+        raise UsageError(NO_KEY) from problem
 
 
 def _for_sdk(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
