@@ -1,11 +1,12 @@
 """What a program passes to a session by mistake is refused when it is opened."""
 
+import asyncio
 import re
 
 import pytest
 from anthropic import AsyncAnthropic
 
-from everturn import CallbackHook, Hooks, Session, Tool, UsageError
+from everturn import AsyncSession, CallbackHook, Hooks, Session, Tool, UsageError
 
 
 @pytest.mark.parametrize("kind", [str, lambda path: path, lambda path: [path]])
@@ -40,3 +41,32 @@ def test_tools_may_come_from_a_generator(tmp_path):
     tools = (Tool({"name": name, "input_schema": {"type": "object"}}) for name in "ab")
     with Session.open(tmp_path / "s.jsonl", config=None, send=print, tools=tools) as session:
         assert [tool.name for tool in session._runtime.parts.tools] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "says"),
+    [
+        ("pin", {"text": 5}, "`text` takes the text to pin; this is 5."),
+        ("rewind", {"uuid": 5}, "`uuid` takes the uuid of a message; this is 5."),
+        ("recall", {"query": 5}, "`query` takes the words to search for, in one text; this is 5."),
+        ("recall", {"query": "a", "limit": "x"}, "`limit` takes a whole number from 1 on; this is 'x'."),
+        ("compact", {"instructions": None}, "`instructions` takes a text; this is None."),
+        ("compact", {"up_to": 5}, "`up_to` takes the uuid of a record; this is 5."),
+        ("dry_run", {"from_": 5}, "`from_` takes the uuid of a record; this is 5."),
+        ("send", {"message": 5}, "A message is a text or a list of content blocks; this is 5."),
+        ("send", {"message": "a", "rounds": -1}, "`rounds` takes a whole number from 0 on; this is -1."),
+        ("send", {"message": "a", "rounds": "x"}, "`rounds` takes a whole number from 0 on; this is 'x'."),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_refused_and_changes_nothing(method, arguments, says, tmp_path):
+    with Session.open(tmp_path / "s.jsonl", config=None, send=print) as session:
+        with pytest.raises(UsageError, match=re.escape(says)):
+            getattr(session, method)(**arguments)
+        assert session.conversation.log.records == []
+
+    async def do() -> None:
+        async with await AsyncSession.open(tmp_path / "a.jsonl", config=None, send=print) as session:
+            with pytest.raises(UsageError, match=re.escape(says)):
+                await getattr(session, method)(**arguments)
+
+    asyncio.run(do())

@@ -56,6 +56,17 @@ def check_session_objects(*, system: Any, client: Any, send: Any, permit: Any, m
     _check_callable("may_read", may_read, "which gets a path and returns whether it may be read")
 
 
+def check_text(name: str, given: object, what: str) -> None:
+    """For an argument of a method; the message names the value itself."""
+    if not isinstance(given, str):
+        raise UsageError(f"`{name}` takes {what}; this is {given!a:.80}.")
+
+
+def check_count(name: str, given: object, least: int) -> None:
+    if not isinstance(given, int) or given < least:
+        raise UsageError(f"`{name}` takes a whole number from {least} on; this is {given!a:.80}.")
+
+
 def _check_callable(name: str, given: Any, what: str) -> None:
     if not callable(given):
         refuse(name, f"a callable, {what}", given)

@@ -60,6 +60,7 @@ from everturn.session.loop_hooks import PermissionCallback, deny_all
 from everturn.session.memory_files.confined import ReadPermission, allow_all
 from everturn.session.new_ids import new_uuid
 from everturn.session.open_arguments import OpenArguments, open_runtime, read_options
+from everturn.session.program_objects import check_count, check_text
 from everturn.session.resume import SessionStart
 from everturn.session.runtime import SessionRuntime
 from everturn.session.store.protocol import Access
@@ -296,6 +297,7 @@ class Session:
         """Go back to an earlier message and go on from there. A message of the user is itself taken back, to
         be said differently; a reply stays. What was said since is left behind in the transcript: rewinding to
         one of its replies returns to it. Raises UsageError if there is no such message."""
+        check_text("uuid", uuid, "the uuid of a message")
         with self._current.changing():
             return self._rewind(uuid)
 
@@ -329,6 +331,7 @@ class Session:
     def pin(self, text: str) -> None:
         """Pin a text: every later compaction keeps it word for word. Raises UsageError if there is no space
         left for it."""
+        check_text("text", text, "the text to pin")
         # A hook runs in its own thread while the speaker waits for it, and may pin.
         text = replace_lone_surrogates(text)
         with self._current.interruptible():
@@ -344,6 +347,8 @@ class Session:
         """Search the full history of the session, including what the model no longer sees."""
         from everturn.session.recall.search import recall
 
+        check_text("query", query, "the words to search for, in one text")
+        check_count("limit", limit, 1)
         return recall(query, limit, index=self._runtime.open_index(), log=self.conversation.log)
 
     @property
@@ -382,6 +387,10 @@ class Session:
 def _make_compaction_request(instructions: str, from_: str | None, up_to: str | None) -> CompactionRequest:
     if from_ is not None and up_to is not None:
         raise UsageError("Give either `from_` or `up_to`, not both.")
+    check_text("instructions", instructions, "a text")
+    for name, uuid in (("from_", from_), ("up_to", up_to)):
+        if uuid is not None:
+            check_text(name, uuid, "the uuid of a record")
     instructions = replace_lone_surrogates(instructions)
     if from_ is not None:
         return CompactionRequest(trigger="manual", form="from", at=from_, instructions=instructions)

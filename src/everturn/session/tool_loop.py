@@ -15,6 +15,7 @@ from everturn.history.records import PAUSED, Usage
 from everturn.session.conversation_runner import Exchange
 from everturn.session.interrupts import InterruptibleRuntime
 from everturn.session.loop_hooks import LoopHooks
+from everturn.session.program_objects import check_count
 from everturn.session.runtime import SessionRuntime
 from everturn.session.tools import (
     ToolCall,
@@ -77,6 +78,7 @@ class ToolLoop:
                 "Return the text as the result, or open another session for it."
             )
         rounds = self._runtime.parts.options.limits.rounds if rounds is None else rounds
+        check_count("rounds", rounds, 0)
         events: set[HookEvent] = {hook.event for hook in self._runtime.parts.hooks.hooks}
         hooks = LoopHooks(self._runtime.handler.run_hooks, self._runtime.parts.permit, events=events)
         self._append_message(to_blocks(message), hooks)
@@ -103,7 +105,7 @@ class ToolLoop:
             self._runtime.append_hook_context(hooks.take_context())
             if hooks.ended:
                 return _make_reply(exchange, (), stopped=hooks.ended)
-        raise UsageError(f"`rounds` must be at least 0; it is {rounds}.")
+        raise AssertionError("the last round returns")
 
     def _call(self) -> Generator[str, None, Exchange]:
         return self._runtime.runner.call()
