@@ -176,6 +176,23 @@ def test_without_a_key_an_async_session_says_so_too(tmp_path):
     asyncio.run(talk())
 
 
+@pytest.mark.spec("BY-4")
+def test_recall_says_of_an_undone_compaction_that_its_summary_is_aside_and_the_rest_visible(desk):
+    with desk.open(compact={"strategies": ["direct"]}) as session:
+        desk.talk(session)
+        desk.twin.script(SUMMARY)
+        assert isinstance(session.compact(), Compaction)
+        assert {(hit.source, hit.state) for hit in session.recall("login")} == {
+            ("user", "summarized"),
+            ("summary", "visible"),
+        }
+        assert isinstance(session.undo(), Undone)
+        expected = {("user", "visible"), ("summary", "aside")}
+        assert {(hit.source, hit.state) for hit in session.recall("login")} == expected
+    with desk.open() as session:
+        assert {(hit.source, hit.state) for hit in session.recall("login")} == expected
+
+
 def test_tools_are_run_until_the_model_stops_calling(desk):
     asked: list[dict[str, Any]] = []
 

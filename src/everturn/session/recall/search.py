@@ -17,7 +17,8 @@ from everturn.session.recall.passages import Passage, PassageSource
 from everturn.session.recall.query import Query, parse_query
 
 # visible: in the view. cleared: its record is in the view, its content is not. summarized: replaced by a
-# compaction, or trimmed. aside: on an abandoned branch, or in a sub-agent's conversation.
+# compaction, or trimmed. aside: on an abandoned branch, in a sub-agent's conversation, or the summary of a
+# compaction that was undone.
 HitState = Literal["visible", "cleared", "summarized", "aside"]
 
 LIMIT: Final = 8
@@ -82,13 +83,16 @@ class _States:
         wanted = set(uuids)
         self._view = log.view
         self._shown = {record.uuid for record in self._view.records if record.uuid in wanted}
-        self._known = {record.uuid for record in log.records if record.uuid in wanted}
+        # Not all records of the log: nothing replaced the summary of a compaction that was undone.
+        self._replaced = {
+            record.uuid for view in log.views_before for record in view.records if record.uuid in wanted
+        }
 
     def of(self, passage: Passage) -> HitState:
         if passage.uuid in self._shown:
             hidden = passage.call in self._view.cleared or passage.call in self._view.offloaded
             return "cleared" if passage.source == "result" and hidden else "visible"
-        return "summarized" if passage.uuid in self._known else "aside"
+        return "summarized" if passage.uuid in self._replaced else "aside"
 
 
 def make_snippet(text: str, highlighted: re.Pattern[str]) -> str:
