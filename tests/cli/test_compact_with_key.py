@@ -28,23 +28,25 @@ def session(tmp_path: Path) -> Path:
     return tmp_path / "session.jsonl"
 
 
-def run(box: TwinForTests, *args: object) -> Result:
+def run(box: TwinForTests, *args: object, variable: str = "ANTHROPIC_API_KEY") -> Result:
     with serve_twin(box.twin) as address:
         env = {
             "COLUMNS": "100",
             "NO_COLOR": None,
             "FORCE_COLOR": None,
-            "ANTHROPIC_API_KEY": KEY,
+            "ANTHROPIC_API_KEY": None,
+            variable: KEY,
             "ANTHROPIC_BASE_URL": address,
         }
         return CliRunner(env=env).invoke(main, ["compact", *map(str, args)])
 
 
 @pytest.mark.spec("CP-27", "CF-2")
-def test_with_a_key_a_model_writes_the_summary_at_the_address_in_the_environment(session):
+@pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
+def test_with_a_key_a_model_writes_the_summary_at_the_address_in_the_environment(session, variable):
     box = TwinForTests(options=scripted_options())
     box.twin.speaker.add([script_reply(SUMMARY, when="Write a summary")])
-    done = run(box, session, "--instructions", "Name the token.")
+    done = run(box, session, "--instructions", "Name the token.", variable=variable)
     assert (done.exit_code, done.stderr) == (0, "")
     (asked,) = box.ledger
     assert asked["status"] == 200

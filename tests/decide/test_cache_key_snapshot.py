@@ -108,6 +108,16 @@ def test_each_thing_in_the_key_is_noticed_and_named(case: str):
     assert diff_key_snapshots(noted(), after) == (CacheKeyChange(part, what),)
 
 
+@pytest.mark.spec("CB-1", "CB-3")
+def test_pictures_and_citations_count_where_both_calls_were_read():
+    plain, unread = msgspec.structs.replace(noted(), pictures=1, cites=True), noted()
+    assert diff_key_snapshots(plain, unread) == diff_key_snapshots(unread, plain) == ()
+    assert diff_key_snapshots(plain, msgspec.structs.replace(noted(), pictures=3, cites=False)) == (
+        CacheKeyChange("citations", "citations changed (off)"),
+        CacheKeyChange("pictures", "pictures changed (1 -> 3)"),
+    )
+
+
 @pytest.mark.spec("CB-1")
 def test_nothing_changed_is_nothing_said_however_the_same_is_spelled():
     one = noted(betas=("x", "y"), thinking={"type": "enabled", "budget_tokens": 1})

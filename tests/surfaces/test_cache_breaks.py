@@ -73,6 +73,35 @@ def test_a_loss_on_the_servers_side_is_said_to_be_one(desk):
     assert all("diagnostics" in body for body in desk.bodies)
 
 
+PICTURE = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+CITED = {
+    "type": "document",
+    "source": {"type": "text", "media_type": "text/plain", "data": "The sky is blue."},
+    "citations": {"enabled": True},
+}
+
+
+@pytest.mark.moves_cache_prefix(reason="a picture changes the key of all messages, citations that of more")
+@pytest.mark.spec("CB-1", "CB-3")
+@pytest.mark.parametrize(
+    ("block", "part", "why"),
+    [(PICTURE, "pictures", "pictures changed (0 -> 1)"), (CITED, "citations", "citations changed (on)")],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_picture_or_citations_in_a_message_are_named_as_the_cause(desk, block, part, why, restarts):
+    with desk.open() as session:
+        desk.talk(session, 3, size=800)
+        if not restarts:
+            desk.twin.script("Blue.")
+            session.send([block, {"type": "text", "text": "What is it?"}])
+    if restarts:
+        with desk.open() as session:
+            desk.twin.script("Blue.")
+            session.send([block, {"type": "text", "text": "What is it?"}])
+    [event] = desk.heard("CacheBroken")
+    assert (event.cause, event.parts, event.why) == ("key_changed", (part,), why)
+
+
 @MOVES
 @pytest.mark.spec("CB-4")
 def test_the_difference_of_the_two_prompts_is_written_to_a_file(desk):

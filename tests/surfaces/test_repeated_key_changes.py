@@ -34,6 +34,22 @@ def test_a_clock_in_the_system_prompt_of_a_session_is_told_once_with_what_it_cos
     assert event.dollars > 0
 
 
+@pytest.mark.moves_cache_prefix(reason="each picture changes the key of all messages")
+@pytest.mark.spec("CB-3")
+def test_pictures_that_are_added_with_every_message_are_told_with_other_advice(tmp_path, twin):
+    desk = Desk(tmp_path, twin, model=SONNET)
+    picture = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    with desk.open() as session:
+        desk.talk(session, 2, size=800)
+        for number in range(4):
+            desk.twin.script(f"Screen {number}.")
+            session.send([picture, {"type": "text", "text": "And now?"}])
+        [note] = session.bill.notes
+    [event] = desk.heard("KeyChangesRepeated")
+    assert event.parts == ("pictures",)
+    assert note.endswith("add several at once, or text instead.")
+
+
 @pytest.mark.spec("CB-3")
 def test_a_session_whose_head_stays_is_told_nothing(tmp_path, twin):
     desk = Desk(tmp_path, twin, model=SONNET)

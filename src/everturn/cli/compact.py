@@ -44,8 +44,8 @@ def compact(
     SESSION is a file, an id as it is shown, or a part of the title. Without it, it is that of the current
     folder; if there are several, you are asked which.
 
-    With ANTHROPIC_API_KEY set, a model writes the summary; without a key it is extracted from the session,
-    without a model. `everturn undo` reverts it.
+    With ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN) set, a model writes the summary; without a key it is
+    extracted from the session, without a model. `everturn undo` reverts it.
     """
     from everturn.dashboard.compactions import as_json as spelled
     from everturn.dashboard.compactions import render_compaction, render_plan

@@ -28,6 +28,9 @@ class CacheKeySnapshot(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: str
     extra: str
     scopes: tuple[str, ...] = ()
+    # Of the messages. None if they were not read, as in observed calls.
+    pictures: int | None = None
+    cites: bool | None = None
 
 
 class CacheKeyChange(msgspec.Struct, frozen=True):
@@ -101,7 +104,17 @@ def diff_key_snapshots(before: CacheKeySnapshot, after: CacheKeySnapshot) -> tup
         old, new = getattr(before, part), getattr(after, part)
         if old != new:
             found.append(CacheKeyChange(part, f"{part} changed ({old or 'unset'} -> {new or 'unset'})"))
-    return tuple(found)
+    return (*found, *_message_changes(before, after))
+
+
+def _message_changes(before: CacheKeySnapshot, after: CacheKeySnapshot) -> list[CacheKeyChange]:
+    """What messages have that is in the key of every message."""
+    found: list[CacheKeyChange] = []
+    if before.cites is not None and after.cites is not None and before.cites != after.cites:
+        found.append(CacheKeyChange("citations", f"citations changed ({'on' if after.cites else 'off'})"))
+    if before.pictures is not None and after.pictures is not None and before.pictures != after.pictures:
+        found.append(CacheKeyChange("pictures", f"pictures changed ({before.pictures} -> {after.pictures})"))
+    return found
 
 
 def _tool_changes(before: CacheKeySnapshot, after: CacheKeySnapshot) -> list[CacheKeyChange]:

@@ -92,6 +92,7 @@ class ProviderCache:
         self._under_way, self.breakpoints = (now, found.reached), found
         digests = self._digest(settings.preamble)
         sent = take_key_snapshot(settings.model.id, settings.preamble, parameters, found, digests)
+        sent = msgspec.structs.replace(sent, pictures=tracker.outline.pictures, cites=tracker.outline.cites)
         changes = self.detector.before_call(settings.source, sent, settings.preamble, now.timestamp())
         return found, prediction, changes
 

@@ -231,6 +231,16 @@ class Outline:
         return self._preamble_part.tokens
 
     @property
+    def pictures(self) -> int:
+        """Adding or removing one anywhere changes the key of all messages (api-facts 2)."""
+        return self._summed[-1].images if self._summed else 0
+
+    @property
+    def cites(self) -> bool:
+        """Whether a document asks for citations, which changes the key of system prompt and messages."""
+        return bool(self._summed) and self._summed[-1].cites
+
+    @property
     def last_tool(self) -> BlockLocation | None:
         """The last tool in prefix order, wherever it is in the request."""
         preamble = self._preamble_part

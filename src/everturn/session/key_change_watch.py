@@ -21,6 +21,13 @@ from everturn.measure.prefix_cache import SECONDS, Ttl
 # Calls with a changed key within the last calls that are told. Our choice, as for forks.
 CHANGES: Final = 3
 CALLS: Final = 10
+_ABOUT_THE_REST: Final = (
+    "Send the same system prompt and tools in the same order, and put what changes into the newest message."
+)
+_ABOUT_PICTURES: Final = (
+    "A picture that is added or removed makes the provider write all messages again: add several at once, or "
+    "text instead."
+)
 
 
 class RepeatedKeyChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +45,11 @@ class RepeatedKeyChanges(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         price = f" and {format_dollars(self.dollars)}" if self.dollars else ""
+        advice = _ABOUT_PICTURES if self.parts == ("pictures",) else _ABOUT_THE_REST
         return (
             f"{self.changed} of {self.calls} calls of one conversation could not read what the calls before "
             f"them had cached, because the cache key had changed: {self.what}. That has cost "
-            f"{self.tokens_lost:,} tokens{price} so far. Send the same system prompt and tools in the same "
-            "order, and put what changes into the newest message."
+            f"{self.tokens_lost:,} tokens{price} so far. {advice}"
         )
 
 

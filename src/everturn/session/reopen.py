@@ -14,7 +14,7 @@ from everturn.session.recorded import open_session, recorded_folder
 from everturn.session.session import Session
 from everturn.session.upstream import RawResponse
 
-API_KEY_VARIABLE: Final = "ANTHROPIC_API_KEY"
+KEY_VARIABLES: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 def reopen_session(
@@ -29,7 +29,8 @@ def reopen_session(
     # Opened for reading first: this finds the model, and reports problems of the file.
     recorded = open_session(file, options=options)
     chosen = options or Options()
-    has_key = bool(chosen.provider.api_key) or bool(os.environ.get(API_KEY_VARIABLE))
+    given = (chosen.provider.api_key, chosen.provider.auth_token)
+    has_key = any(given) or any(map(os.environ.get, KEY_VARIABLES))
     # No fork: a session file does not contain the system prompt and tools that a fork repeats.
     usable = ("direct", "provider", "extractive") if has_key else ("extractive",)
     strategies = tuple(each for each in chosen.compact.strategies if each in usable) or ("extractive",)
@@ -49,4 +50,4 @@ def reopen_session(
 
 
 def _no_provider(body: bytes, betas: Sequence[str]) -> RawResponse:
-    raise UsageError(f"Cannot call a model: {API_KEY_VARIABLE} is not set.")
+    raise UsageError(f"Cannot call a model: {KEY_VARIABLES[0]} is not set.")
