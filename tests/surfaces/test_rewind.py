@@ -399,3 +399,25 @@ def expecting_refused_thinking(desk):
 
 def count_thoughts(body):
     return sum(block["type"] == "thinking" for message in body["messages"] for block in message["content"])
+
+
+@pytest.mark.spec("CP-36")
+def test_an_undo_and_a_pin_behind_a_rewind_stay_when_the_same_message_is_gone_back_to_again(desk):
+    """The second rewind continued the reply, so what was done behind the first one was left, without a word."""
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=3, size=400)
+        assert isinstance(session.compact(), everturn.Compaction)
+        talk(desk, session, 4, 5)
+        reply, question = said(session, "assistant")[0].uuid, said(session)[-1].uuid
+        session.rewind(reply)
+        session.undo()
+        session.pin("Never push to main.")
+        before = messages(session)
+        for uuid in (reply, question, reply):
+            session.rewind(uuid)
+            assert messages(session) == before
+            assert [pin.text for pin in session.conversation.log.view.pins] == ["Never push to main."]
+        talk(desk, session, 6)
+        view = names(session)
+    with desk.open() as session:
+        assert names(session) == view

@@ -50,6 +50,8 @@ def find_end_of_kept(log: Log, last: Record | None, abandoned: Sequence[Record] 
     The summary is named, and not the end of what was kept: a branch that was left behind may have undone the
     compaction, and then what names that end continues it without the compaction (`history/threads.py`).
     """
+    if _is_there(log, last):
+        return log.tip
     if last is None:
         return None
     # Of a branch that was left behind, only what happened on it counts.
@@ -67,6 +69,18 @@ def find_end_of_kept(log: Log, last: Record | None, abandoned: Sequence[Record] 
         elif _continued_by(record) in behind and not _is_message(record):
             behind.add(record.uuid)
     return end
+
+
+def _is_there(log: Log, last: Record | None) -> bool:
+    """Whether the session stands at this record already: nothing was said or compacted since. What was done
+    there, such as an undo, stays."""
+    at = 0
+    if last is not None:
+        at = next((n + 1 for n, each in enumerate(log.records) if each.uuid == last.uuid), -1)
+    since = log.records[at:] if at >= 0 else []
+    undone = {each.edit.boundary for each in since if isinstance(each.edit, Undone)}
+    is_compacted = any(isinstance(each.edit, Compacted) and each.uuid not in undone for each in since)
+    return at >= 0 and bool(since) and not is_compacted and not any(map(_is_message, since))
 
 
 def _continued_by(record: Record) -> str:
