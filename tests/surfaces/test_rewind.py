@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from surfaces.desk import call, tool, words
+from surfaces.desk import assistant_line, call, text, tool, user_line, words
 
 import everturn
 from everturn.session.upstream import UpstreamError
@@ -421,3 +421,20 @@ def test_an_undo_and_a_pin_behind_a_rewind_stay_when_the_same_message_is_gone_ba
         view = names(session)
     with desk.open() as session:
         assert names(session) == view
+
+
+@pytest.mark.spec("CP-36", "TR-9")
+@pytest.mark.parametrize("agent", [{"agentId": "a1"}, {}], ids=["named", "older"])
+def test_the_first_message_of_a_sub_agents_file_can_be_taken_back_and_returned_to(desk, agent):
+    """The rewind was written as a main thread of its own, beside which the whole file was a sub-agent's."""
+    agent = {"isSidechain": True, **agent}
+    desk.write(user_line("Warm up.", **agent), assistant_line(text("I am warm."), **agent))
+    with desk.open() as session:
+        left = session.rewind(said(session)[0].uuid).left
+        talk(desk, session, 1)
+        assert shown(desk) == "Question 1."
+    with desk.open() as session:
+        assert [branch.uuid for branch in session.branches()] == [left]
+        session.rewind(left)
+        talk(desk, session, 2)
+    assert shown(desk) == "\n".join(["Warm up.", "I am warm.", "Question 2."])

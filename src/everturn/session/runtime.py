@@ -210,6 +210,12 @@ class SessionRuntime:
     def append_rewind(self, edit: Rewound, last: Record | None) -> None:
         """Record a rewind in the file: it continues an earlier record, not the newest one."""
         made = make_edit_record(edit, uuid=self.parts.new_id(), after=last, at=self.parts.clock())
+        if last is None and self.conversation.log.records:
+            # In the file of a sub-agent the beginning is one of its thread, not of a main one.
+            # An older one has no agent id: its first record names it (`history/threads.py`).
+            first = self.conversation.log.records[0]
+            agent = first.agent or (first.uuid if first.sidechain else "")
+            made = msgspec.structs.replace(made, agent=agent, sidechain=first.sidechain)
         self.store.append([made if made.session else msgspec.structs.replace(made, session=self.id)])
 
     def reopen_store(self) -> Store:
