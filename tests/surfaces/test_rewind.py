@@ -438,3 +438,22 @@ def test_the_first_message_of_a_sub_agents_file_can_be_taken_back_and_returned_t
         session.rewind(left)
         talk(desk, session, 2)
     assert shown(desk) == "\n".join(["Warm up.", "I am warm.", "Question 2."])
+
+
+@pytest.mark.spec("CP-32", "CP-36")
+def test_a_pin_made_right_after_a_return_to_a_branch_is_there_at_the_next_return(desk):
+    """It hangs on the rewind, as nothing was said after it, and a pin that hangs on the reply itself stays."""
+    with desk.open() as session:
+        talk(desk, session, 0, 1, 2)
+        last, second = said(session, "assistant")[-1].uuid, said(session)[1].uuid
+        session.rewind(second)
+        session.rewind(last)
+        session.pin("Never push to main.")
+        session.rewind(second)
+        assert session.conversation.log.view.pins == ()
+        session.rewind(last)
+        assert [pin.text for pin in session.conversation.log.view.pins] == ["Never push to main."]
+        talk(desk, session, 3)
+        view = names(session)
+    with desk.open() as session:
+        assert names(session) == view

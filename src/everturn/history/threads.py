@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from everturn.history.edits import Compacted, Rewound, Undone
+from everturn.history.edits import Compacted, Pinned, Rewound, Undone
 from everturn.history.records import Record
 
 ThreadIssueKind = Literal[
@@ -253,8 +253,19 @@ def _with_what_hangs_on_it(records: Sequence[Record], path: set[int], links: _Li
     messages = {records[at].message_id for at in path} - {""}
     calls = {block.call for at in path for block in records[at].blocks if block.is_call}
     answered = {block.call for at in path for block in records[at].blocks if block.is_result}
+    # What hangs on a rewind was done on a branch that nothing was said on, and was left. Its pins hold.
+    left: set[int] = set()
     for at, record in enumerate(records):
-        if at in live or at in links.repeats or links.parents[at] not in live:
+        if at in live or at in links.repeats:
+            continue
+        parent = links.parents[at]
+        if parent in left or (parent in live and isinstance(record.edit, Rewound)):
+            if isinstance(record.edit, Pinned):
+                live.add(at)
+            if record.kind in ("attachment", "system", "progress"):
+                left.add(at)
+            continue
+        if parent not in live:
             continue
         if record.kind == "assistant" and record.message_id in messages:
             calls.update(block.call for block in record.blocks if block.is_call)
@@ -264,8 +275,7 @@ def _with_what_hangs_on_it(records: Sequence[Record], path: set[int], links: _Li
             if results & calls - answered:
                 answered |= results
                 live.add(at)
-        elif record.kind in ("attachment", "system", "progress") and not isinstance(record.edit, Rewound):
-            # What hangs on a rewind was done on a branch that nothing was said on, and was left.
+        elif record.kind in ("attachment", "system", "progress"):
             live.add(at)
     return live - _on_the_way_to_what_was_left(records, path, live, links)
 
