@@ -55,7 +55,8 @@ def test_the_branch_left_behind_can_be_returned_to(desk):
     assert shown(desk) == "\n".join(["Question 0.", "Answer 0.", "Question 1.", "Answer 1.", "Question 6."])
 
 
-def test_a_message_that_a_file_holds_twice_is_no_branch_and_can_be_gone_back_to(desk):
+@pytest.mark.parametrize("length", [36, 8], ids=["whole", "beginning"])
+def test_a_message_that_a_file_holds_twice_is_no_branch_and_can_be_gone_back_to(desk, length):
     """As in a file of Claude Code, in which a reply was written once more."""
     with desk.open() as session:
         talk(desk, session, 0, 1)
@@ -65,7 +66,7 @@ def test_a_message_that_a_file_holds_twice_is_no_branch_and_can_be_gone_back_to(
     desk.path.write_text("".join((*lines[:2], copied.replace('"cwd":"', '"cwd":"/home'), *lines[2:])))
     with desk.open() as session:
         assert session.branches() == ()
-        session.rewind(twice)
+        session.rewind(twice[:length])
         talk(desk, session, 5)
     assert shown(desk) == "\n".join(["Question 0.", "Answer 0.", "Question 5."])
 

@@ -27,7 +27,7 @@ def plan_rewind(records: Sequence[Record], uuid: str) -> RewindPlan | str:
     # A file may hold a message twice, as copies of one another; the last one is that of the live thread.
     found = [record for record in records if record.uuid == uuid][-1:]
     if not found and len(uuid) >= _SHORTEST:
-        found = [record for record in records if record.uuid.startswith(uuid)]
+        found = list({each.uuid: each for each in records if each.uuid.startswith(uuid)}.values())
     if len(found) != 1:
         many = "more than one record" if found else "no record"
         return f"The session has {many} {uuid!r}. Name a message by its uuid."
