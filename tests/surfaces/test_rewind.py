@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from surfaces.desk import assistant_line, call, text, tool, user_line, words
+from surfaces.desk import assistant_line, call, result, text, tool, user_line, words
 
 import everturn
 from everturn.session.upstream import UpstreamError
@@ -458,3 +458,39 @@ def test_a_pin_made_right_after_a_return_to_a_branch_is_there_at_the_next_return
         view = names(session)
     with desk.open() as session:
         assert names(session) == view
+
+
+@pytest.mark.spec("CP-36", "TR-9")
+def test_a_result_beside_the_way_to_the_next_reply_is_no_branch(desk):
+    """As Claude Code writes parallel calls: each result continues the piece of the reply that has its call."""
+    desk.write(
+        user_line("Look."),
+        assistant_line(call("t1")),
+        assistant_line(call("t2")),
+        user_line([result("t1", "one")], parentUuid="u1"),
+        user_line([result("t2", "two")], parentUuid="u2"),
+        assistant_line(text("Both seen."), id="msg_2"),
+    )
+    with desk.open(tools=[tool("Read", lambda given: "x")]) as session:
+        before = messages(session)
+        session.rewind("u0")
+        assert [branch.uuid for branch in session.branches()] == ["u5"]
+        session.rewind("u5")
+        assert messages(session) == before
+
+
+@pytest.mark.spec("CP-36", "TR-9")
+def test_a_branch_that_ends_with_results_beside_one_another_is_one(desk):
+    desk.write(
+        user_line("Look."),
+        assistant_line(call("t1")),
+        assistant_line(call("t2")),
+        user_line([result("t1", "one")], parentUuid="u1"),
+        user_line([result("t2", "two")], parentUuid="u2"),
+    )
+    with desk.open(tools=[tool("Read", lambda given: "x")]) as session:
+        before = messages(session)
+        session.rewind("u0")
+        (branch,) = session.branches()
+        session.rewind(branch.uuid)
+        assert messages(session) == before

@@ -112,8 +112,39 @@ def list_branches(abandoned: Sequence[Record]) -> tuple[Branch, ...]:
             tips.append(record)
         if _is_message(record) or is_continued:
             continued.add(_continued_by(record))
-    found = [_branch(_path_back(records, tip)) for tip in reversed(tips)]
+    paths = [_path_back(records, tip) for tip in reversed(tips)]
+    sides: list[_Sides | None] = [_Sides.of(path) for path in paths]
+    # Of two that hang on one another the newer one stays.
+    for at in range(len(paths)):
+        parent = records.get(paths[at][0].parent)
+        if any(side and side is not sides[at] and side.has(paths[at][0], parent) for side in sides):
+            sides[at] = None
+    found = [_branch(path) for path, side in zip(paths, sides, strict=True) if side]
     return tuple(branch for branch in found if branch is not None)
+
+
+class _Sides(msgspec.Struct, frozen=True):
+    """What belongs to a branch although nothing on it leads there: pieces of its replies, and results of their
+    calls that it has not (`history/threads.py`)."""
+
+    names: frozenset[str]
+    replies: frozenset[str]
+    answered: frozenset[str]
+
+    @classmethod
+    def of(cls, path: Sequence[Record]) -> "_Sides":
+        return cls(
+            frozenset(each.uuid for each in path),
+            frozenset(each.message_id for each in path if each.message_id),
+            frozenset(block.call for each in path for block in each.blocks if block.is_result),
+        )
+
+    def has(self, tip: Record, parent: Record | None) -> bool:
+        if tip.kind == "assistant":
+            return tip.message_id in self.replies
+        results = {block.call for block in tip.blocks if block.is_result}
+        is_beside = parent is not None and (parent.uuid in self.names or parent.message_id in self.replies)
+        return is_beside and bool(results - self.answered)
 
 
 def _path_back(records: Mapping[str, Record], tip: Record) -> list[Record]:
