@@ -404,7 +404,7 @@ def count_thoughts(body):
 
 @pytest.mark.spec("CP-36")
 def test_an_undo_and_a_pin_behind_a_rewind_stay_when_the_same_message_is_gone_back_to_again(desk):
-    """The second rewind continued the reply, so what was done behind the first one was left, without a word."""
+    """The second rewind continued the reply, so what was done behind the first one was left."""
     with desk.open(compact={"strategies": ["extractive"]}) as session:
         desk.talk(session, turns=3, size=400)
         assert isinstance(session.compact(), everturn.Compaction)
@@ -443,7 +443,7 @@ def test_the_first_message_of_a_sub_agents_file_can_be_taken_back_and_returned_t
 
 @pytest.mark.spec("CP-32", "CP-36")
 def test_a_pin_made_right_after_a_return_to_a_branch_is_there_at_the_next_return(desk):
-    """It hangs on the rewind, as nothing was said after it, and a pin that hangs on the reply itself stays."""
+    """It hangs on the rewind. A pin that hangs on the reply itself stays too."""
     with desk.open() as session:
         talk(desk, session, 0, 1, 2)
         last, second = said(session, "assistant")[-1].uuid, said(session)[1].uuid
@@ -462,7 +462,7 @@ def test_a_pin_made_right_after_a_return_to_a_branch_is_there_at_the_next_return
 
 @pytest.mark.spec("CP-36", "TR-9")
 def test_a_result_beside_the_way_to_the_next_reply_is_no_branch(desk):
-    """As Claude Code writes parallel calls: each result continues the piece of the reply that has its call."""
+    """As Claude Code writes parallel calls: each result continues the piece of the reply with its call."""
     desk.write(
         user_line("Look."),
         assistant_line(call("t1")),
@@ -494,3 +494,17 @@ def test_a_branch_that_ends_with_results_beside_one_another_is_one(desk):
         (branch,) = session.branches()
         session.rewind(branch.uuid)
         assert messages(session) == before
+
+
+@pytest.mark.spec("CP-36", "TR-9")
+def test_a_record_that_stands_behind_the_one_that_continues_it_ends_no_branch(desk):
+    desk.write(
+        user_line("Look."),
+        assistant_line(call("t1")),
+        {"type": "attachment", "attachment": {"type": "hook_success", "content": ""}, "parentUuid": "u3"},
+        user_line([result("t1", "one")], parentUuid="u1"),
+        assistant_line(text("Seen."), id="msg_2", parentUuid="u2"),
+    )
+    with desk.open(tools=[tool("Read", lambda given: "x")]) as session:
+        session.rewind("u0")
+        assert [branch.uuid for branch in session.branches()] == ["u4"]

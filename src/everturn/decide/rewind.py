@@ -104,15 +104,22 @@ class Branch(msgspec.Struct, frozen=True):
 def list_branches(abandoned: Sequence[Record]) -> tuple[Branch, ...]:
     """The branches among the abandoned records, the one that was left last at the end."""
     records = {record.uuid: record for record in abandoned if record.uuid}
+    # A file may hold a record behind one that continues it.
     continued: set[str] = set()
-    tips: list[Record] = []
-    for record in reversed(records.values()):
-        is_continued = record.uuid in continued
-        if _is_message(record) and not is_continued:
-            tips.append(record)
-        if _is_message(record) or is_continued:
-            continued.add(_continued_by(record))
-    paths = [_path_back(records, tip) for tip in reversed(tips)]
+    for record in filter(_is_message, records.values()):
+        at = _continued_by(record)
+        while at and at not in continued:
+            continued.add(at)
+            before = records.get(at)
+            at = _continued_by(before) if before and not _is_message(before) else ""
+    tips = [each for each in records.values() if _is_message(each) and each.uuid not in continued]
+    paths = [_path_back(records, tip) for tip in tips]
+    # What is linked in a circle has no tip: its newest message is taken for one.
+    reached = {each.uuid for path in paths for each in path}
+    for record in filter(_is_message, reversed(records.values())):
+        if record.uuid not in reached:
+            paths.append(_path_back(records, record))
+            reached.update(each.uuid for each in paths[-1])
     sides: list[_Sides | None] = [_Sides.of(path) for path in paths]
     # Of two that hang on one another the newer one stays.
     for at in range(len(paths)):
@@ -124,8 +131,8 @@ def list_branches(abandoned: Sequence[Record]) -> tuple[Branch, ...]:
 
 
 class _Sides(msgspec.Struct, frozen=True):
-    """What belongs to a branch although nothing on it leads there: pieces of its replies, and results of their
-    calls that it has not (`history/threads.py`)."""
+    """What belongs to a branch although nothing on it leads there: pieces of its replies, and results of
+    their calls that it has not (`history/threads.py`)."""
 
     names: frozenset[str]
     replies: frozenset[str]
