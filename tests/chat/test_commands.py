@@ -143,6 +143,14 @@ def test_a_message_that_was_summarized_can_be_gone_back_to(desk: Desk):
     assert [each for each in agent.session.conversation.log.view.records if each.blocks] == []
 
 
+@pytest.mark.spec("CP-36")
+def test_a_pin_that_a_rewind_leaves_behind_is_named(desk: Desk):
+    agent = begun(desk)
+    run(agent, "/pin Never push.")
+    done = " ".join(run(agent, "/rewind 1"))
+    assert "2 messages left behind. No longer pinned: Never push." in done
+
+
 def test_a_hold_is_told_before_the_next_answer_and_its_saving_with_the_cost(desk: Desk):
     economy = EconomySettings(enabled=True, holds=True, hold_share=1.0, hold_after=timedelta(milliseconds=20))
     agent = desk.agent(model="claude-opus-4-5", economy=economy)

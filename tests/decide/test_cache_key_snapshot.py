@@ -113,8 +113,8 @@ def test_pictures_and_citations_count_where_both_calls_were_read():
     plain, unread = msgspec.structs.replace(noted(), pictures=1, cites=True), noted()
     assert diff_key_snapshots(plain, unread) == diff_key_snapshots(unread, plain) == ()
     assert diff_key_snapshots(plain, msgspec.structs.replace(noted(), pictures=3, cites=False)) == (
-        CacheKeyChange("citations", "citations changed (off)"),
-        CacheKeyChange("pictures", "pictures changed (1 -> 3)"),
+        CacheKeyChange("citations", "citations switched off"),
+        CacheKeyChange("pictures", "pictures added"),
     )
 
 

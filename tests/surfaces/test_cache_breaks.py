@@ -85,7 +85,7 @@ CITED = {
 @pytest.mark.spec("CB-1", "CB-3")
 @pytest.mark.parametrize(
     ("block", "part", "why"),
-    [(PICTURE, "pictures", "pictures changed (0 -> 1)"), (CITED, "citations", "citations changed (on)")],
+    [(PICTURE, "pictures", "pictures added"), (CITED, "citations", "citations switched on")],
 )
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_picture_or_citations_in_a_message_are_named_as_the_cause(desk, block, part, why, restarts):

@@ -301,6 +301,18 @@ def test_a_session_whose_file_holds_only_lines_that_were_cut_off_has_no_branches
         assert session.rewind(said(session)[0].uuid).text == "Question 0."
 
 
+def test_a_rewind_tells_which_pins_it_leaves_behind(desk):
+    with desk.open() as session:
+        talk(desk, session, 0)
+        session.pin("Use tabs.")
+        talk(desk, session, 1)
+        session.pin("Never push.")
+        talk(desk, session, 2)
+        assert session.rewind(said(session)[2].uuid).pins == ()
+        assert session.rewind(said(session)[1].uuid).pins == ("Never push.",)
+        assert [pin.text for pin in session.conversation.log.view.pins] == ["Use tabs."]
+
+
 def names(session):
     return [record.uuid for record in session.conversation.log.view.records]
 

@@ -500,3 +500,17 @@ def test_empty_lines_do_not_hide_a_first_write_that_was_cut_short():
     torn = HELLO[: len(HELLO) // 2]
     assert looks_like_a_session(parse_session_file(b"\n" + torn + b"\n\n").lines)
     assert not looks_like_a_session(parse_session_file(torn + b"\n" + torn).lines)
+
+
+@pytest.mark.parametrize(
+    ("data", "is_one"),
+    [
+        (b'{"parentUuid":null\n{"par', True),
+        (b'{"pa\n{"parentUuid":null,"isSidechain":fal\n{"', True),
+        (b'{"pa\n{"other":1', False),
+        (b'{\n"parentUuid": null', False),
+        (b'{"parentUuid":null}\n{"par', False),
+    ],
+)
+def test_several_writes_that_were_cut_short_are_a_session_if_all_begin_as_ours(data: bytes, is_one: bool):
+    assert looks_like_a_session(parse_session_file(data).lines) == is_one

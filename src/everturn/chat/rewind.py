@@ -20,6 +20,7 @@ from everturn.decide.compact.values import Compaction, CompactionSkipped
 from everturn.decide.rewind import Branch, text_of_record
 from everturn.engine import CompactionOutcome
 from everturn.history.records import Record
+from everturn.session.session import Rewind
 from everturn.view.flatten import is_shown_to_user
 
 # How many messages and branches are listed.
@@ -54,8 +55,13 @@ def run_rewind(agent: ChatAgent, rest: str) -> Iterable[Text]:
         return _summarize(agent, agent.session.compact(up_to=chosen))
     done = agent.session.rewind(chosen)
     agent.show_compactions()
-    behind = f"{counted(done.messages, 'message')} left behind. To say it differently:"
+    behind = f"{_tell_left(done)} To say it differently:"
     return [*format_sentence(agent, behind, QUIET), *format_sentence(agent, done.text)]
+
+
+def _tell_left(done: Rewind) -> str:
+    pins = "".join(f" No longer pinned: {_shorten(text)}." for text in done.pins)
+    return f"{counted(done.messages, 'message')} left behind.{pins}"
 
 
 def _list(agent: ChatAgent, messages: dict[str, Record], left: dict[str, Branch]) -> Iterable[Text]:
@@ -69,7 +75,7 @@ def _list(agent: ChatAgent, messages: dict[str, Record], left: dict[str, Branch]
 def _return_to(agent: ChatAgent, branch: Branch) -> Iterable[Text]:
     done = agent.session.rewind(branch.uuid)
     agent.show_compactions()
-    yield from format_sentence(agent, f"Back on the branch; {counted(done.messages, 'message')} left behind.")
+    yield from format_sentence(agent, f"Back on the branch; {_tell_left(done)}")
     yield from format_sentence(agent, done.text)
 
 

@@ -111,9 +111,11 @@ def _message_changes(before: CacheKeySnapshot, after: CacheKeySnapshot) -> list[
     """What messages have that is in the key of every message."""
     found: list[CacheKeyChange] = []
     if before.cites is not None and after.cites is not None and before.cites != after.cites:
-        found.append(CacheKeyChange("citations", f"citations changed ({'on' if after.cites else 'off'})"))
+        found.append(CacheKeyChange("citations", f"citations switched {'on' if after.cites else 'off'}"))
     if before.pictures is not None and after.pictures is not None and before.pictures != after.pictures:
-        found.append(CacheKeyChange("pictures", f"pictures changed ({before.pictures} -> {after.pictures})"))
+        # Without numbers: reports count breaks by this text.
+        how = "added" if before.pictures < after.pictures else "removed"
+        found.append(CacheKeyChange("pictures", f"pictures {how}"))
     return found
 
 

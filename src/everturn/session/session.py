@@ -79,11 +79,12 @@ if TYPE_CHECKING:
 
 class Rewind(msgspec.Struct, frozen=True):
     """`text` is the message of the user that was taken back; `left` is the newest message left behind, and
-    `messages` how many there are."""
+    `messages` how many there are. `pins` are those that are left behind with them."""
 
     text: str
     left: str
     messages: int
+    pins: tuple[str, ...] = ()
 
 
 class ContextUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -308,6 +309,7 @@ class Session:
         if isinstance(plan, str):
             raise UsageError(plan)
         left = [each for each in self.conversation.log.records if each.kind in ("user", "assistant")]
+        pins = [pin.text for pin in self.conversation.log.view.pins]
         last = find_end_of_kept(self.conversation.log, plan.last, recorded.abandoned)
         runtime.append_rewind(Rewound(uuid), last)
         self._current.reload()
@@ -315,7 +317,9 @@ class Session:
         self._runtime.write_state()
         kept = {each.uuid for each in self.conversation.log.records}
         behind = [each for each in left if each.uuid not in kept and not each.compact_summary]
-        return Rewind(plan.text, find_end_of_branch(behind), len(behind))
+        held = {pin.text for pin in self.conversation.log.view.pins}
+        lost = tuple(text for text in pins if text not in held)
+        return Rewind(plan.text, find_end_of_branch(behind), len(behind), lost)
 
     def branches(self) -> tuple[Branch, ...]:
         """The branches that rewinds have left behind, the last one at the end. `rewind` with the uuid of one

@@ -9,7 +9,7 @@ New records are written by `wire/claude_code_writer.py`.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -360,12 +360,18 @@ def _compacted(made: _Compact, logical_parent: str) -> Compacted:
 
 
 def looks_like_a_session(lines: Sequence[TranscriptLine]) -> bool:
-    """Whether at least one line has a type that Claude Code writes, or the first write was cut short."""
+    """Whether at least one line has a type that Claude Code writes, or the first writes were cut short."""
     if any(line.records or line.type in BOOKKEEPING for line in lines):
         return True
     filled = [line.raw for line in lines if line.raw.strip()]
-    return len(filled) == 1 and filled[0].startswith(b'{"') and not is_json(filled[0])
+    begin = b'{"' if len(filled) == 1 else _BEGIN
+    return bool(filled) and all(
+        raw.startswith(begin[: len(raw)]) and raw.startswith(b'{"') and not is_json(raw) for raw in filled
+    )
 
+
+# How a line of ours begins. Several lines that were cut off must all begin so.
+_BEGIN: Final = b'{"parentUuid":'
 
 # Types of lines that are not records: nothing in them is sent to the model (FORMATS: line types).
 BOOKKEEPING = frozenset(
