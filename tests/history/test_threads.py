@@ -344,6 +344,20 @@ def test_what_was_written_twice_or_is_no_message_does_not_count_as_abandoned():
     ]
 
 
+@pytest.mark.spec("TR-9")
+def test_a_record_whose_parent_was_lost_stays_in_the_file_of_its_agent():
+    side = {"isSidechain": True}
+    records = (say("a", **side), reply("c", "b", **side), say("d", "c", **side))
+    found = split_threads(records)
+    assert (found.main.agent, names(found.main.records), found.sidechains) == ("a", ["a", "c", "d"], ())
+    # Beside a main conversation it may be one of any agent.
+    found = split_threads((say("1"), *records))
+    assert [(each.agent, names(each.records)) for each in found.sidechains] == [
+        ("a", ["a"]),
+        ("c", ["c", "d"]),
+    ]
+
+
 def test_several_agents_without_a_main_conversation_are_sidechains():
     one, two = ({"isSidechain": True, "agentId": name} for name in ("x", "y"))
     records = (say("a", **one), say("b", **two))

@@ -520,3 +520,94 @@ def test_a_record_that_stands_behind_the_one_that_continues_it_ends_no_branch(de
     with desk.open(tools=[tool("Read", lambda given: "x")]) as session:
         session.rewind("u0")
         assert [branch.uuid for branch in session.branches()] == ["u4"]
+
+
+@pytest.mark.spec("CP-36", "TR-9")
+def test_an_undo_on_a_branch_that_was_returned_to_is_there_at_the_next_return(desk):
+    """It hangs on the rewind that returned, and a rewind to the reply continued the reply."""
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=4, size=400)
+        first = said(session)[0].uuid
+        assert isinstance(session.compact(up_to=said(session)[2].uuid), everturn.Compaction)
+        talk(desk, session, 5)
+        left = session.rewind(first).left
+        session.rewind(left)
+        session.undo()
+        before = messages(session)
+        session.rewind(first)
+        session.rewind(left)
+        assert messages(session) == before
+    with desk.open() as session:
+        assert messages(session) == before
+
+
+@pytest.mark.spec("CP-32", "CP-36")
+@pytest.mark.parametrize("is_pinned_first", [True, False])
+def test_a_pin_beside_an_undone_compaction_is_there_when_its_branch_is_returned_to(desk, is_pinned_first):
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=3, size=400)
+        before = messages(session)
+        assert isinstance(session.compact(), everturn.Compaction)
+        if is_pinned_first:
+            session.pin("Never push to main.")
+        session.undo()
+        if not is_pinned_first:
+            session.pin("Never push to main.")
+        done = session.rewind(said(session)[1].uuid)
+        assert done.pins == ("Never push to main.",)
+        session.rewind(done.left)
+        assert [pin.text for pin in session.conversation.log.view.pins] == ["Never push to main."]
+        assert messages(session) == before
+
+
+@pytest.mark.spec("CP-36", "TR-9")
+def test_a_sub_agents_file_without_agent_ids_is_the_same_after_a_compaction(desk):
+    """The boundary has no parent, so it began a second agent, and the whole file was hidden."""
+    desk.write(
+        *(
+            line
+            for turn in range(4)
+            for line in (
+                user_line(f"Question {turn}.", isSidechain=True),
+                assistant_line(text(f"Answer {turn}. " * 800), id=f"msg_{turn}", isSidechain=True),
+            )
+        )
+    )
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        assert isinstance(session.compact(), everturn.Compaction)
+        talk(desk, session, 7)
+        view = names(session)
+    with desk.open() as session:
+        assert names(session) == view
+
+
+@pytest.mark.spec("CP-36")
+def test_a_rewind_to_a_call_stays_in_its_turn_where_a_provider_repeats_the_ids_of_calls(desk):
+    desk.write(
+        user_line("Do one."),
+        assistant_line(call("call_0"), id="msg_1"),
+        user_line([result("call_0", "one")]),
+        assistant_line(text("Done."), id="msg_2"),
+        user_line("Do two."),
+        assistant_line(call("call_0"), id="msg_3"),
+        user_line([result("call_0", "two")]),
+        assistant_line(text("Done too."), id="msg_4"),
+    )
+    with desk.open(tools=[tool("Read", lambda given: "x")]) as session:
+        assert session.rewind("u1") == everturn.Rewind("", "u7", 5)
+        assert names(session)[:3] == ["u0", "u1", "u2"]
+
+
+@pytest.mark.spec("CP-36")
+def test_branches_are_told_apart_where_a_provider_repeats_the_ids_of_messages(desk):
+    desk.write(
+        user_line("Begin."),
+        assistant_line(text("Ready."), id="msg"),
+        user_line("One way."),
+        assistant_line(text("Gone."), id="msg"),
+        user_line("Another way.", parentUuid="u1"),
+        assistant_line(text("Gone too."), id="msg"),
+        user_line("A third way.", parentUuid="u1"),
+    )
+    with desk.open() as session:
+        assert [branch.uuid for branch in session.branches()] == ["u3", "u5"]

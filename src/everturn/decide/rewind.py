@@ -68,7 +68,29 @@ def find_end_of_kept(log: Log, last: Record | None, abandoned: Sequence[Record] 
                 behind.add(end.uuid)
         elif _continued_by(record) in behind and not _is_message(record):
             behind.add(record.uuid)
-    return end
+    return end if is_live else _find_last_done(records, end)
+
+
+def _find_last_done(records: Sequence[Record], end: Record) -> Record:
+    """What was done last at the end of a branch on which nothing was said since: an undo or a pin there holds
+    when the session returns. Behind a compaction that is in force nothing counts: the branch is named by a
+    message that stands before it."""
+    in_force: dict[str, frozenset[str]] = {end.uuid: frozenset()}
+    last = end
+    for record in records:
+        compactions = in_force.get(_continued_by(record))
+        if compactions is None:
+            continue
+        if _is_message(record):
+            return end
+        if isinstance(record.edit, Compacted):
+            compactions |= {record.uuid}
+        elif isinstance(record.edit, Undone):
+            compactions -= {record.edit.boundary}
+        in_force[record.uuid] = compactions
+        if not compactions:
+            last = record
+    return last
 
 
 def _is_there(log: Log, last: Record | None) -> bool:
@@ -94,7 +116,7 @@ def _is_message(record: Record) -> bool:
 
 class Branch(msgspec.Struct, frozen=True):
     """A branch that was left behind: rewinding to `uuid` returns to it. `text` is what the user said last on
-    it, and `messages` how many messages are on it alone."""
+    it, and `messages` how many messages on it are not in the conversation that is continued now."""
 
     uuid: str
     text: str
@@ -134,6 +156,7 @@ class _Sides(msgspec.Struct, frozen=True):
     """What belongs to a branch although nothing on it leads there: pieces of its replies, and results of
     their calls that it has not (`history/threads.py`)."""
 
+    # Where the branch begins is among the names.
     names: frozenset[str]
     replies: frozenset[str]
     answered: frozenset[str]
@@ -141,14 +164,17 @@ class _Sides(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, path: Sequence[Record]) -> "_Sides":
         return cls(
-            frozenset(each.uuid for each in path),
+            frozenset((*(each.uuid for each in path), path[-1].parent)),
             frozenset(each.message_id for each in path if each.message_id),
             frozenset(block.call for each in path for block in each.blocks if block.is_result),
         )
 
     def has(self, tip: Record, parent: Record | None) -> bool:
         if tip.kind == "assistant":
-            return tip.message_id in self.replies
+            is_beside = tip.parent in self.names or (
+                parent is not None and parent.message_id == tip.message_id
+            )
+            return is_beside and tip.message_id in self.replies
         results = {block.call for block in tip.blocks if block.is_result}
         is_beside = parent is not None and (parent.uuid in self.names or parent.message_id in self.replies)
         return is_beside and bool(results - self.answered)
@@ -188,14 +214,29 @@ def text_of_record(record: Record) -> str:
 
 
 def _end_of_round(records: Sequence[Record], reply: Record) -> Record:
-    """The last piece of the reply, or the last result of its calls."""
-    pieces = [
-        each
-        for each in records
-        if each is reply or (reply.message_id and each.message_id == reply.message_id)
-    ]
-    calls = {block.call for piece in pieces for block in piece.blocks if block.is_call}
-    answers = [
-        each for each in records if any(block.is_result and block.call in calls for block in each.blocks)
-    ]
+    """The last piece of the reply, or the last result of its calls. Only what is linked to the reply counts:
+    not every provider gives an id once."""
+    known = {each.uuid: each for each in records}
+    first, seen = reply, {reply.uuid}
+    while (before := known.get(first.parent)) and _is_piece(before, reply) and before.uuid not in seen:
+        first = before
+        seen.add(first.uuid)
+    linked = {first.uuid}
+    pieces, answers = [first], list[Record]()
+    calls = {block.call for block in first.blocks if block.is_call}
+    for record in records:
+        if record.parent not in linked:
+            continue
+        if _is_piece(record, reply):
+            pieces.append(record)
+            calls.update(block.call for block in record.blocks if block.is_call)
+        elif any(block.is_result and block.call in calls for block in record.blocks):
+            answers.append(record)
+        elif _is_message(record):
+            continue
+        linked.add(record.uuid)
     return (answers or pieces)[-1]
+
+
+def _is_piece(record: Record, reply: Record) -> bool:
+    return record is reply or bool(reply.message_id and record.message_id == reply.message_id)

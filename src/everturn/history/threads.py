@@ -59,12 +59,18 @@ def split_threads(records: Iterable[Record]) -> Threads:
     main: list[Record] = []
     sides: dict[str, list[Record]] = {}
     owner: dict[str, str] = {}
+    newest = ""
     for record in records:
         if not record.sidechain:
             main.append(record)
             continue
         # Files written before agent ids existed: a sidechain is identified by its first record.
-        name = record.agent or owner.get(record.parent) or record.uuid
+        named = record.parent or _logical_parent(record)
+        name = record.agent or owner.get(named) or record.uuid
+        # A record whose parent was lost begins no other one in the file of an agent.
+        if named and not main and name == record.uuid:
+            name = newest or name
+        newest = name
         owner[record.uuid] = name
         sides.setdefault(name, []).append(record)
     found = tuple(live_thread(members, agent=name) for name, members in sides.items())
