@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reliability.findings import WITHOUT_RETURNS
+from reliability.findings import WITHOUT_PINS, WITHOUT_RETURNS
 from reliability.scenes import SUMMARY, Desk
 from reliability.scratch import in_memory
 
@@ -32,6 +32,8 @@ from everturn.wire.claude_code_reader import parse_session_file
 IN_SHORT = "in short"
 STEPS = 12
 REPLIES = ("Answer", "Seen")
+# Of the branches, that which was left last.
+LAST = 0.999_999
 # How often a hook has something to say.
 SPEAKS = 0.5
 # A summary must be shorter than what it replaces.
@@ -62,6 +64,10 @@ class Model:
         self.moments: dict[str, list[Moment]] = {}
         # What was said under a compaction that was undone since: it stands in another view now.
         self.moved: set[str] = set()
+        # What was there after the last undo behind a message, if no compaction behind it is in force.
+        self.undone: dict[str, Moment] = {}
+        # The pins that held when a question was asked.
+        self.pins: dict[str, list[str]] = {}
 
     def copy(self) -> "Model":
         return deepcopy(self)
@@ -75,6 +81,9 @@ class Model:
             self.said, self.sight = [*self.said, each], [*self.sight, each]
             self.after[each] = self._now()
             self.moments[each] = [self.after[each]]
+            # The same words may have been said on a branch that was left.
+            self.moved.discard(each)
+            self.undone.pop(each, None)
 
     def rewind(self, moment: Moment) -> None:
         self.said, self.sight, views = moment
@@ -96,6 +105,7 @@ class Model:
         if end:
             self.after[end] = self._now()
             self.moments.setdefault(end, []).append(self.after[end])
+            self.undone.pop(end, None)
 
     def undo(self) -> None:
         before, kept, end, after = self.views.pop()
@@ -103,6 +113,14 @@ class Model:
         self.sight = before + self.sight[1 + kept :]
         if after:
             self.after[end] = after
+        last = self.said[-1]
+        if self.views == self.moments[last][0][2][: len(self.views)]:
+            self.undone[last] = self._now()
+
+    def end_of_branch(self) -> Moment:
+        """What a return to the last message that was said brings back."""
+        last = self.said[-1]
+        return self.undone.get(last, self.after[last]) if last in self.moved else self.after[last]
 
 
 class Walk:
@@ -118,6 +136,9 @@ class Walk:
         self.model = Model()
         # The lists as they were when a branch was left, by the message at its end.
         self.left: dict[str, Model] = {}
+        # The pins that held then, and of each pin what was said before it.
+        self.left_pins: dict[str, list[str]] = {}
+        self.pinned: dict[str, list[str]] = {}
         self.steps = 0
         self.faults = 0
         self.files = 0
@@ -130,6 +151,7 @@ class Walk:
         return "The build is red." if self.speaks() else ""
 
     def _ask(self, *answers: Any, said: Any) -> str:
+        self.model.pins[said] = self._pins()
         self.desk.box.script(*answers)
         return self.session.send(said).text
 
@@ -185,23 +207,44 @@ class Walk:
     def rewind(self, share: float) -> None:
         """Back to before a question; what came after it is left behind, in the file too."""
         if at := self._question(share):
+            question = words(at)
             self._rewind(at.uuid)
-            self.model.rewind(self.model.before[words(at)])
+            self.model.rewind(self.model.before[question])
+            self._has_pins(self.model.pins[question])
 
     def _rewind(self, uuid: str) -> None:
-        before = self.model.copy()
-        if (left := self.session.rewind(uuid).left) and before.said[-1] not in before.moved:
-            self.left[left] = before
+        before, pins = self.model.copy(), self._pins()
+        done = self.session.rewind(uuid)
+        if gone := [each for each in pins if each not in self._pins() and each not in done.pins]:
+            raise Diverged(f"a rewind left pins behind and did not say so: {gone}")
+        if done.left:
+            self.left[done.left], self.left_pins[done.left] = before, pins
 
     def return_to_branch(self, share: float) -> None:
         """Back to the end of a branch that was left behind: all is as it was behind that reply."""
         self.steps += 1
         if branches := [each.uuid for each in self.session.branches() if each.uuid in self.left]:
             branch = branches[int(share * len(branches))]
-            there = self.left[branch].copy()
+            there, pins = self.left[branch].copy(), self.left_pins[branch]
             self._rewind(branch)
-            self.model = there
-            self.model.rewind(self.model.after[self.model.said[-1]])
+            self.model, compactions = there, list(there.views)
+            self.model.rewind(self.model.end_of_branch())
+            # A pin behind a compaction that does not count any more does not either.
+            if self.model.views == compactions:
+                self._has_pins(pins)
+
+    def pin(self) -> None:
+        self.steps += 1
+        text = f"Rule {len(self.pinned)}."
+        self.session.pin(text)
+        self.pinned[text] = list(self.model.said)
+
+    def _pins(self) -> list[str]:
+        return [pin.text for pin in self.session.conversation.log.view.pins]
+
+    def _has_pins(self, expected: list[str]) -> None:
+        if lost := [each for each in expected if each not in self._pins()]:
+            raise Diverged(f"pins that held there are lost: {lost}")
 
     def rewind_to_reply(self, share: float) -> None:
         """Back to behind a reply; to the last one, nothing is left behind."""
@@ -239,6 +282,16 @@ class Walk:
         self.compact()
         self.rewind_to_hidden(share)
         self.append()
+
+    def leave_and_return(self, order: Callable[[list[Callable[[], None]]], None], share: float) -> None:
+        """Some things are done behind the last reply, and the branch that they are on is left twice."""
+        acts = [self.undo, self.pin, self.undo, lambda: self.compact_up_to(share), self.compact]
+        order(acts)
+        for act in acts[:3]:
+            act()
+        for _ in range(2):
+            self.rewind(share)
+            self.return_to_branch(LAST)
 
     def undo(self) -> None:
         self.steps += 1
@@ -291,11 +344,16 @@ class Walk:
         said = [each for each in spoken(log.records) if each != IN_SHORT]
         self._same("everything that was said", said, self.model.said)
         self._same("what is in sight", spoken(log.view.records), self.model.sight)
+        for text in self._pins():
+            before = self.pinned[text]
+            self._same(f"what was said before {text!r}", self.model.said[: len(before)], before)
 
     def check_file(self) -> None:
         """What a stranger reads in the file is what the session has."""
         records = split_threads(parse_session_file(self.desk.path.read_bytes()).records).main.records
-        self._same("what the file holds", spoken(Log(records).view.records), self.model.sight)
+        view = Log(records).view
+        self._same("what the file holds", spoken(view.records), self.model.sight)
+        self._same("the pins that the file holds", [pin.text for pin in view.pins], self._pins())
 
     def _same(self, what: str, found: list[str], expected: list[str]) -> None:
         if found != expected:
@@ -335,6 +393,8 @@ def walked(seed: int) -> Counter[str]:
         )  # fmt: skip
         if seed not in WITHOUT_RETURNS:
             acts = (*acts, lambda: walk.return_to_branch(rng.random()))
+        if seed not in WITHOUT_PINS:
+            acts = (*acts, walk.pin, lambda: walk.leave_and_return(rng.shuffle, rng.random()))
         for _ in range(STEPS):
             rng.choice(acts)()
             walk.check()

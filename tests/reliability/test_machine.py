@@ -1,6 +1,7 @@
 """Sessions on a real disk beside a plain list: hypothesis chooses the steps, and a seed chooses others."""
 
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -77,6 +78,14 @@ class Sessions(RuleBasedStateMachine):
     @rule(share=SHARE)
     def return_to_branch(self, share: float) -> None:
         self.walk.return_to_branch(share)
+
+    @rule()
+    def pin(self) -> None:
+        self.walk.pin()
+
+    @rule(rng=st.randoms(use_true_random=False), share=SHARE)
+    def leave_and_return(self, rng: Random, share: float) -> None:
+        self.walk.leave_and_return(rng.shuffle, share)
 
     @precondition(lambda self: self.walk.model.views)
     @rule()

@@ -20,10 +20,12 @@ from reliability.score import Tally
 
 from everturn import terminal_text
 from everturn.adapters.claude_code.settings import edit_entries
-from everturn.adapters.tracking import caller_list, chain, stored_conversations
+from everturn.adapters.tracking import caller_list, caller_request, chain, stored_conversations
 from everturn.adapters.tracking.conversation import TrackedConversation
+from everturn.adapters.tracking.list_memo import ListMemo
 from everturn.adapters.tracking.respelling import Alignment
 from everturn.chat.tools import command_scope
+from everturn.decide import rewind
 from everturn.decide.compact import divide, flow
 from everturn.decide.thinking import ThinkingTracker
 from everturn.engine import compactor, conversation
@@ -135,6 +137,8 @@ def nobody_locks(patch: Patch) -> None:
 
 def any_words_are_the_same_words(patch: Patch) -> None:
     """A list is taken for any other of the same length."""
+    # What is joined in this way is kept by the process, and must not stay for later tests.
+    patch.setattr(caller_request, "_lists", ListMemo())
     patch.setattr(chain, "_join", lambda before, role, content: blake2b(before + role.encode()).digest())
 
 
@@ -259,12 +263,18 @@ def sessions_go_on_beside_a_rewind(patch: Patch) -> None:
     patch.setattr(Log, "append", beside)
 
 
+def what_was_done_at_the_end_of_a_branch_is_left(patch: Patch) -> None:
+    """A return goes on behind the last reply, and not behind an undo or a pin that followed it."""
+    patch.setattr(rewind, "_find_last_done", lambda records, end: end)
+
+
 BUGS: tuple[tuple[str, Callable[[Patch], None]], ...] = (
     ("conversations", segments_count_without_their_summary),
     ("conversations", blank_messages_are_compacted),
     ("steps", undos_bring_nothing_back),
     ("steps", what_stands_before_a_summary_goes_on_behind_it),
     ("steps", sessions_go_on_beside_a_rewind),
+    ("steps", what_was_done_at_the_end_of_a_branch_is_left),
     ("kills", writes_are_kept_back),
     ("disk-failures", errors_of_the_disk_are_passed_on),
     ("disk-failures", short_writes_are_acknowledged),
