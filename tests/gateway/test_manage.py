@@ -2,14 +2,28 @@
 
 import gzip
 import json
+import socket
 import threading
 import time
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.lab import MODEL, Connection, Lab, OpenLab, RawUpstream, Seen, events, message, reply, wait_until
+from gateway.lab import (
+    MODEL,
+    Connection,
+    Lab,
+    OpenLab,
+    RawUpstream,
+    Seen,
+    events,
+    message,
+    open_lab,
+    reply,
+    wait_until,
+)
 from surfaces.desk import SUMMARY
 
 from everturn.gateway.limits import CapSettings
@@ -285,3 +299,79 @@ def test_summaries_have_caps_per_session_and_tenant(lab: OpenLab):
         assert sum(map(is_summary, upstream.seen)) == 0
         assert f"no summary: the cap {named} is used up" in found.headers["x-everturn-note"]
         assert running.gateway.metrics.degradations[f"the cap {named} is used up"] == 1
+
+
+PICTURE: dict[str, Any] = {
+    "type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+}  # fmt: skip
+
+
+@pytest.mark.spec("GW-3", "GW-11")
+def test_pictures_that_a_client_has_taken_out_are_not_sent_again(lab: OpenLab):
+    """As browser agents do: a picture of the screen beside the newest result, and none in the past."""
+    upstream = RawUpstream(OK)
+    running = managed(lab, upstream)
+    said: list[dict[str, Any]] = [{"role": "user", "content": "Open the page."}]
+    for turn in range(5):
+        use = {"type": "tool_use", "id": f"toolu_{turn}", "name": "click", "input": {}}
+        answer = {**message(id=f"msg_{turn}"), "content": [use], "stop_reason": "tool_use"}
+        upstream.answers = [reply(json.dumps(answer).encode())]
+        newest = said[-1]["content"]
+        shown = [*newest, PICTURE] if isinstance(newest, list) else newest
+        sent = [*said[:-1], {"role": "user", "content": shown}]
+        assert running.ask(body_of(0, messages=sent)).status == 200
+        running.settle()
+        assert upstream.seen[-1].body.count(b'"image"') == (turn > 0)
+        result = {"type": "tool_result", "tool_use_id": use["id"], "content": "Done."}
+        said += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+
+
+@pytest.mark.spec("GW-3", "GW-9", "PC-16")
+@pytest.mark.parametrize("thinks", [False, True])
+def test_tools_that_change_within_a_tool_loop_are_sent_or_their_change_is_said_to_wait(
+    lab: OpenLab, thinks: bool
+):
+    """With thinking in the list the API would refuse them until the loop has ended."""
+    thought = [{"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmF0dXJl"}] if thinks else []
+    content = [*thought, {"type": "tool_use", "id": "toolu_1", "name": "search", "input": {}}]
+    upstream = RawUpstream(reply(json.dumps({**message(), "content": content}).encode()), OK)
+    running = managed(lab, upstream)
+    search, deploy = ({"name": name, "input_schema": {"type": "object"}} for name in ("search", "deploy"))
+    said: list[dict[str, Any]] = [{"role": "user", "content": "Deploy it."}]
+    running.ask(body_of(0, messages=said, tools=[search]))
+    running.settle()
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "deploy can be used now"}
+    said += [{"role": "assistant", "content": content}, {"role": "user", "content": [result]}]
+    found = running.ask(body_of(0, messages=said, tools=[search, deploy]))
+    names = [each["name"] for each in json.loads(upstream.seen[-1].body)["tools"]]
+    waits = "a change of system prompt and tools waits until the tool loop has ended"
+    if thinks:
+        assert (names, found.headers["x-everturn-note"]) == (["search"], waits)
+    else:
+        assert (names, "x-everturn-note" in found.headers) == (["search", "deploy"], False)
+
+
+@pytest.mark.spec("GW-6")
+def test_a_refusal_that_is_cut_off_is_a_bad_gateway_and_no_defect(lab: OpenLab):
+    def answer(connection: Connection, _: Seen) -> None:
+        connection.send(reply(TOO_LONG, "400 Bad Request")[:-20])
+        connection.sock.shutdown(socket.SHUT_RDWR)
+
+    running = managed(lab, RawUpstream(answer))
+    found = running.ask(body_of(1))
+    assert (found.status, json.loads(found.body)["error"]["type"]) == (502, "everturn_upstream_invalid")
+    running.settle()
+    assert running.metric("degradations_total", reason="a request failed by a defect") == 0
+
+
+@pytest.mark.spec("GW-9", "GW-21")
+def test_the_cost_of_a_summary_is_kept_if_no_reply_follows_it(tmp_path: Path):
+    refusal = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+    upstream = RawUpstream(answering(reply(refusal, "529 Busy")))
+    with open_lab(upstream.url, tmp_path, mode="manage", overrides=SMALL) as running:
+        assert running.ask(body_of(12)).status == 529
+        running.settle()
+        paid = running.gateway.tenants.bill.parts["compact"].dollars
+    upstream.close()
+    [state] = tmp_path.rglob("*state*")
+    assert json.loads(state.read_bytes())["asides"]["compact"]["dollars"] == str(paid) != "0"

@@ -351,3 +351,43 @@ def test_an_error_inside_a_stream_is_relayed_and_is_not_a_reply(lab: OpenLab):
     assert read_chunks(running.post(json.dumps({**ASK, "stream": True}).encode())) == events()[0] + error
     running.settle()
     assert list(running.folder.rglob("partial-msg_1.json"))
+
+
+@pytest.mark.spec("GW-7", "GW-21")
+def test_a_stream_whose_client_closes_it_behind_its_last_event_is_a_reply(lab: OpenLab):
+    def answer(connection: Connection, _: Seen) -> None:
+        connection.begin_stream("Text/Event-Stream")
+        connection.chunk(b"".join(events()))
+        connection.is_closed_within(5)
+
+    running = lab(RawUpstream(answer))
+    sock = running.post(json.dumps({**ASK, "stream": True}).encode())
+    got = b""
+    while b"message_stop" not in got:
+        got += sock.recv(4096)
+    sock.close()
+    running.settle()
+    assert list(running.folder.rglob("partial-*.json")) == []
+    [transcript] = running.transcripts()
+    assert '"text":"Hello."' in transcript.read_text()
+
+
+@pytest.mark.spec("GW-7")
+def test_a_client_that_disconnects_ends_all_its_pipelined_calls_upstream(lab: OpenLab):
+    """The server told the newest request only, and the one that was running went on without a reader."""
+    asked, closed = threading.Event(), threading.Event()
+
+    def answer(connection: Connection, _: Seen) -> None:
+        asked.set()
+        if connection.is_closed_within(5):
+            closed.set()
+
+    running = lab(RawUpstream(answer))
+    body = json.dumps(ASK).encode()
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    sock = running.raw((head + body) * 3)
+    assert asked.wait(5)
+    sock.close()
+    assert closed.wait(1)
+    running.settle()
+    assert running.gateway.metrics.degradations == {}

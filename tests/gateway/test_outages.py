@@ -14,6 +14,7 @@ from gateway.lab import MODEL, Connection, OpenLab, RawUpstream, Seen, events, m
 from everturn.adapters.tracking import transcript_folder
 from everturn.errors import StoreUnavailable
 from everturn.gateway.access_log import QueuedLines
+from everturn.gateway.limits import Limits
 from everturn.history.blocks import fields_of
 from everturn.session.store.file_system import LocalFileSystem
 from everturn.wire.claude_code_reader import parse_session_file
@@ -173,6 +174,16 @@ def test_a_reply_that_is_cut_off_is_reported_as_that(lab: OpenLab):
         running.ask(ASK)
     running.settle()
     assert running.gateway.metrics.degradations == {"a reply was not recorded: it was cut off": 1}
+
+
+def test_a_reply_above_the_limit_is_reported(lab: OpenLab):
+    why = "a reply was not recorded: it is larger than the limit reply_bytes"
+    long = reply(json.dumps(message("long " * 400)).encode())
+    running = lab(RawUpstream(long), limits=Limits(reply_bytes=1000))
+    assert running.ask(ASK).status == 200
+    running.settle()
+    assert running.gateway.metrics.degradations == {why: 1}
+    assert running.ask(ASK).headers["x-everturn-note"] == f"before this: {why}"
 
 
 # ── the access log ───────────────────────────────────────────────────────────────────────────────────

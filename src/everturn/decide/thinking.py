@@ -83,6 +83,10 @@ class ThinkingTracker:
             model = record.reply.model if record.reply else ""
             self._thoughts.append(_Thought(number, sum(tokens), record.uuid, self._turn, model))
 
+    @property
+    def is_sent(self) -> bool:
+        return bool(self._thoughts)
+
     def tokens_after(self, uuid: str) -> int:
         """Tokens of the thinking recorded from that record on that would still be sent."""
         return (

@@ -34,6 +34,7 @@ from everturn.engine.economy import Economy
 from everturn.engine.holds import PlannedHold
 from everturn.engine.provider_cache import ProviderCache
 from everturn.engine.values import (
+    WAITS,
     CompactionOutcome,
     ConversationSettings,
     NewId,
@@ -166,12 +167,17 @@ class Conversation:
         is_same_model = sent.has_same_model(wanted)
         if not is_same_model and wanted.decides == "engine":
             waits = "the model"
-        elif is_same_model and sent.preamble != wanted.preamble and wanted.model.binds_thinking:
+        elif (
+            is_same_model
+            and sent.preamble != wanted.preamble
+            and wanted.model.binds_thinking
+            and self._tracker.thinking.is_sent
+        ):
             waits = "system prompt and tools"
         else:
             return wanted, ()
         kept = msgspec.structs.replace(wanted, model=sent.model, preamble=sent.preamble, costs=sent.costs)
-        return kept, (f"a change of {waits} waits until the tool loop has ended",)
+        return kept, (f"a change of {waits} {WAITS}",)
 
     def _micro_context(self, settings: ConversationSettings, now: datetime) -> MicroContext:
         tracker = self._tracker

@@ -1,7 +1,7 @@
 """The settings of a conversation, the result of a turn, and the assessment of its answer."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -78,6 +78,10 @@ class ConversationSettings(msgspec.Struct, frozen=True, kw_only=True):
             and self.preamble is other.preamble
             and self.capabilities is other.capabilities
         )
+
+
+# In the notes of a turn: what its caller has changed is not in it yet.
+WAITS: Final = "waits until the tool loop has ended"
 
 
 class Turn(msgspec.Struct, frozen=True):

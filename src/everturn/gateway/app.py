@@ -285,8 +285,20 @@ class Gateway:
         finally:
             if not response.closed:
                 response.close()
-            if not copy.is_taken and is_recorded(response, copy):
-                self.recorder.finish(exchange, given, call, make_relayed_reply(response, copy))
+            self._record_later(exchange, given, call, response, copy)
+
+    def _record_later(
+        self,
+        exchange: HttpExchange,
+        given: ClientRequest,
+        call: Call | None,
+        response: aiohttp.ClientResponse,
+        copy: RelayedPieces,
+    ) -> None:
+        if copy.is_too_long:
+            self.recorder.report_too_long(exchange, given)
+        elif not copy.is_taken and is_recorded(response, copy):
+            self.recorder.finish(exchange, given, call, make_relayed_reply(response, copy))
 
     async def _wait_for_session(self, exchange: HttpExchange, call: "asyncio.Task[Any]") -> None:
         """A response names its conversation, unless that takes too long."""
@@ -326,8 +338,7 @@ class Gateway:
             await relay_response(exchange, response, copy, body, before_end, silence=timing.silence)
         finally:
             response.close()
-            if not copy.is_taken and is_recorded(response, copy):
-                self.recorder.finish(exchange, given, call, make_relayed_reply(response, copy))
+            self._record_later(exchange, given, call, response, copy)
 
     def _recorded(
         self,

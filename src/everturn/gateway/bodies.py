@@ -187,10 +187,14 @@ def _is_thinking(block: Any) -> bool:
     return is_object(block) and block.get("type") in THINKING
 
 
+def is_event_stream(content_type: str) -> bool:
+    return content_type.lower().startswith(EVENT_STREAM)
+
+
 def read_reply(pieces: Sequence[bytes], content_type: str, encoding: str, *, max_bytes: int) -> ReadReply:
     """The reply in what was relayed; raises `UnreadableBody`."""
     content = decompress(pieces, encoding, max_bytes) if encoding else pieces
-    if not content_type.startswith(EVENT_STREAM):
+    if not is_event_stream(content_type):
         return ReadReply(b"".join(content))
     streamed = ANTHROPIC_WIRE.parse_stream()
     # In one piece: nobody waits for single events here.

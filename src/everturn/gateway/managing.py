@@ -16,8 +16,10 @@ import aiohttp
 from everturn.adapters.tracking import CallerRequest, ConversationTracker, PreparedCall
 from everturn.adapters.tracking.api_responses import BAD_REQUEST, is_too_long, read_error
 from everturn.decide.compact.values import Compaction, CompactionFailed
+from everturn.engine.values import WAITS
 from everturn.gateway.bodies import UnreadableBody, read_error_body, without_thinking
 from everturn.gateway.exchange import HttpExchange
+from everturn.gateway.failures import GatewayError
 from everturn.gateway.headers import replace_header, set_betas
 from everturn.gateway.metrics import GatewayMetrics
 from everturn.gateway.recording import Recorder
@@ -114,6 +116,7 @@ class ManagedRequest:
         if call.prepared is None:
             return
         turn, notes = call.prepared.turn, self._exchange.notes
+        notes.extend(note for note in turn.notes if note.endswith(WAITS))
         if turn.plan.edits or turn.plan.delete:
             notes.append(f"micro-compaction: {turn.plan.kind}")
         if isinstance(turn.compacted, Compaction):
@@ -151,7 +154,7 @@ class ManagedRequest:
         response = await self._send_own()
         if response.status != BAD_REQUEST:
             return Answer(response, None)
-        refusal = await response.read()
+        refusal = await _read_refusal(response)
         is_thinking = "thinking" in read_error(_decode(response, refusal))
         body = await self._recorder.run(self._leave_out_thinking) if is_thinking else None
         if body is None:
@@ -175,7 +178,7 @@ class ManagedRequest:
         that cannot fit."""
         handled: set[bool] = set()
         while True:
-            body = await response.read()
+            body = await _read_refusal(response)
             refusal = _decode(response, body)
             too_long = is_too_long(response.status, refusal)
             if too_long in handled:
@@ -234,6 +237,18 @@ class ManagedRequest:
 
 
 _EARLY_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
+
+
+async def _read_refusal(response: aiohttp.ClientResponse) -> bytes:
+    try:
+        return await response.read()
+    except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+        raise GatewayError(
+            502,
+            "upstream_invalid",
+            f"The upstream refused the request with status {response.status}, and its answer was cut off. "
+            "Send the request again.",
+        ) from problem
 
 
 def _decode(response: aiohttp.ClientResponse, body: bytes) -> bytes:

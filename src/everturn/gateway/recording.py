@@ -224,6 +224,10 @@ class Recorder:
         recording.add_done_callback(lambda done: self._end(exchange, given, call, done, size))
         return recording
 
+    def report_too_long(self, exchange: HttpExchange, given: ClientRequest) -> None:
+        """A reply was larger than what is kept: neither it nor its cost is known."""
+        self._report(exchange, given, "a reply was not recorded: it is larger than the limit reply_bytes")
+
     async def _finish(
         self,
         exchange: HttpExchange,

@@ -5,7 +5,7 @@ from typing import Final
 
 import aiohttp
 
-from everturn.gateway.bodies import EVENT_STREAM, read_error_body
+from everturn.gateway.bodies import is_event_stream, read_error_body
 from everturn.gateway.exchange import Deadline, HttpExchange
 from everturn.gateway.failures import GatewayError, make_error_event
 from everturn.gateway.headers import make_response_headers
@@ -47,9 +47,10 @@ async def relay_response(
     does the gateway. After an early start only the body is sent, and an error becomes an event. `before_end`
     is awaited when all has arrived, before the client can know that. `silence` is how long the upstream may
     send nothing, in seconds."""
+    is_late_error = exchange.is_started and response.status not in _IS_SUCCESS
     try:
         with Deadline(exchange.limits.stream_seconds):
-            if exchange.is_started and response.status not in _IS_SUCCESS:
+            if is_late_error:
                 refusal = await response.read() if body is None else body
                 encoding = response.headers.get("content-encoding", "")
                 await exchange.finish(make_error_event(read_error_body(refusal, encoding)))
@@ -79,6 +80,13 @@ async def relay_response(
         )
         await exchange.fail(error)
     except (aiohttp.ClientError, OSError):
+        if is_late_error:
+            # What there is of it is no event.
+            error = GatewayError(
+                502, "upstream_invalid", "The upstream's answer was cut off. Send the request again."
+            )
+            await exchange.fail(error)
+            return
         # The response ends here without its end, which is what happened. The server closes the connection.
         await _relay_unread(exchange, response, copy)
 
@@ -126,7 +134,7 @@ async def _relay_body(
 
 
 def _is_stream(response: aiohttp.ClientResponse) -> bool:
-    return response.headers.get("content-type", "").startswith(EVENT_STREAM)
+    return is_event_stream(response.headers.get("content-type", ""))
 
 
 def _take_unread(content: aiohttp.StreamReader) -> bytes:

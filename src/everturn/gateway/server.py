@@ -9,7 +9,7 @@ import ctypes
 import gc
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from types import FrameType
@@ -98,6 +98,8 @@ class LimitedProtocol(HttpToolsProtocol):
     _plain_head = b""
     # What follows is not HTTP, so nothing of it may be read.
     _is_deaf = False
+    # Requests before the newest one that are not answered (pipelining).
+    _earlier: Sequence[Any] = ()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -105,6 +107,10 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        for cycle in self._earlier:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -169,6 +175,10 @@ class LimitedProtocol(HttpToolsProtocol):
             if method != b"CONNECT":
                 self._plain_head = self._make_plain_head(method)
                 return
+        before: Any = self.cycle
+        if before is not None:
+            # uvicorn knows the newest request only, and others may be served or wait before it.
+            self._earlier = [each for each in (*self._earlier, before) if not each.response_complete]
         self._is_in_headers, self._header_bytes = False, 0
         self._has_new_headers = True
         self._body_bytes = self._other_bytes = 0

@@ -24,6 +24,7 @@ from everturn.gateway.bodies import (
     UnreadableBody,
     decompress,
     drop_thinking,
+    is_event_stream,
     read_at_once,
     read_reply,
     read_request,
@@ -358,7 +359,8 @@ class TenantConversations:
             raise UnreadableBody(TOO_DEEP) from None
         price = None
         try:
-            if read.problem or reply.is_cut:
+            # A stream says itself where it ends: a client may close it then, before the upstream does.
+            if read.problem or (reply.is_cut and not is_event_stream(reply.content_type)):
                 if said.usage is not None:
                     self.tracker.record_partial(call, raw)
             else:

@@ -69,8 +69,10 @@ class AdapterBill:
         self.add(purpose, price_usage(usage, model, self._clock().date()), tracked)
 
     def add(self, purpose: BillPurpose, spent: UsageTotals, tracked: TrackedConversation) -> None:
-        """Add what a call for this conversation has cost to both totals."""
+        """Add what a call for this conversation has cost to both totals. It is in its state even if no reply
+        is recorded any more."""
         self._add(purpose, spent, self._ledger, tracked.ledger)
+        tracked.is_state_owed = True
 
     def pay_reply(self, usage: Usage, model: str) -> UsageTotals:
         """A reply has arrived: price it, and add it to the total of all conversations. It is not known yet

@@ -150,7 +150,10 @@ def align(
 
 def is_reduced(sent: Sequence[tuple[str, Any]], now: Sequence[tuple[str, Any]]) -> bool:
     """Whether everything that the caller says now was sent: in the same order, with parts left out. A system
-    message may have become a reminder in front of the user's text."""
+    message may have become a reminder in front of the user's text. Pictures and documents are no reminders:
+    sent for ever where the caller has dropped them, they can cost many times what it saves."""
+    if _count_media(sent) != _count_media(now):
+        return False
     parts = [_words(role, block) for role, block in sent]
     place = _Place(0, 0)
     for role, block in now:
@@ -247,6 +250,10 @@ def _is_cleared(sent: dict[str, Any], now: dict[str, Any]) -> bool:
 class _Part(NamedTuple):
     kind: str
     digest: bytes
+
+
+def _count_media(blocks: Iterable[tuple[str, Any]]) -> int:
+    return sum(part.kind in _MEDIA for part in _flatten(blocks))
 
 
 def _flatten(blocks: Iterable[tuple[str, Any]]) -> list[_Part]:
