@@ -64,6 +64,7 @@ class NoteTaker:
         settings: NotesSettings,
         compact: CompactSettings,
         tell: Callable[[Event], None],
+        remark: Callable[[str], None] = lambda _: None,
         paid: Callable[[Usage], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -75,22 +76,36 @@ class NoteTaker:
         self._settings = settings
         self._compact = compact
         self._tell = tell
+        self._remark = remark
         self._paid = paid
         self._clock = clock
         self._job: _Job | None = None
         # After notes that could not be used, the next attempt waits until the context has this many tokens.
         self._not_below = 0
+        self._has_considered = False
 
     def heard(self, record: Record) -> None:
         self._state = count_record(self._state, record)
 
     def shrunk(self, tokens: int) -> None:
+        """The context was compacted. It is written down at once: growth that is measured from the old size
+        after the session was opened again would leave new words without notes for long."""
         self._state = mark_compacted(self._state, tokens)
         self._not_below = 0
+        if self._job is not None:
+            # It was begun in the larger context.
+            self._job.tokens = min(self._job.tokens, tokens)
+        if self.notes.state.tokens > self._state.tokens:
+            self.notes = Notes(self.notes.body, self._state)
+            self._remark(replace_file(self.path, spell_notes(self.notes).encode()))
 
     def consider(self, turn: Turn, sent_last: str, *, tokens: int, calls: int, moment: EventContext) -> None:
         """After a reply: start a fork that takes notes of what its request held, if notes are due."""
         self.settle()
+        if not self._has_considered and tokens < self._state.tokens:
+            # Another program has compacted the session since, or it was rewound.
+            self.shrunk(tokens)
+        self._has_considered = True
         tools = [tool.tool for tool in turn.captured.preamble.tools]
         if self._job is not None or tokens < self._not_below or not edit_tool_among(tools):
             return

@@ -159,6 +159,7 @@ class SessionRuntime:
             settings=self.parts.options.notes,
             compact=self.parts.options.compact,
             tell=self._handle_event,
+            remark=self.remark,
             paid=lambda usage: self._paid("session_memory", usage),
         )
 
