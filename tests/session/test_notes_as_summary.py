@@ -70,7 +70,7 @@ class Taken:
             clock=self.box.twin.clock.now,
             new_id=lambda: f"{next(self._ids):08d}",
             listen=self.heard.append,
-            fsync="never",
+            **{"store.fsync": "never"},
         )
 
     def talk(self, session: Session, turns: int) -> None:
@@ -216,6 +216,117 @@ def test_growth_since_a_compaction_counts_on_when_the_session_is_opened_again(ta
         notes.settle("a while")
         assert covered(session) in uuids_in_view(session)
     assert taken.calls.count("notes") == asked + 1
+
+
+def recorded(taken: Taken) -> Path:
+    """A session with notes that can be its summary, closed; returns the file of the notes."""
+    with taken.open() as session:
+        taken.talk(session, 8)
+        notes = session._runtime.notes
+        assert notes is not None
+        notes.settle("a while")
+    return Path(f"{taken.path}.notes.md")
+
+
+def compacted_after_opening(taken: Taken) -> tuple[list[tuple[str, str]], list[str], str]:
+    """The attempts of a compaction, what the session remarks, and the request after it."""
+    with taken.open() as session:
+        made = session.compact()
+        assert isinstance(made, Compaction)
+        attempts = [(attempt.strategy, attempt.problem) for attempt in made.attempts]
+        return attempts, list(session.remarks), sent_after(taken, session)
+
+
+OTHER = "The bicycle shop has moved its web site, and all of its orders are in the new place."
+COVERS = '"covers":"00000005"'
+
+
+@pytest.mark.spec("SM-5", "SM-6")
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {COVERS: '"covers":"gone"', WORDS: OTHER},
+            "the last record that the notes cover, 'gone', is not in this conversation; it was taken back, "
+            "or the notes belong to another session",
+        ),
+        ({'"session":"session"': '"session":"shop"', WORDS: OTHER}, "it belongs to the session 'shop'"),
+        ({COVERS: '"cXvers":"00000005"'}, "it does not say which record the notes cover"),
+        (
+            {"everturn: {": "everturn: "},
+            "the line in front of the notes cannot be read: Expected `object`, got `str`",
+        ),
+        ({"everturn: ": "evertXrn: "}, "the lines in front of the notes are not ours"),
+        ({"# Worklog": "# Worklo"}, 'the heading "Worklog" is there 0 times'),
+        (
+            {"# Worklog": "# Worklo", "# Workflow": "# Workflo"},
+            'the heading "Workflow" is there 0 times, and 1 more of this kind',
+        ),
+    ],
+)
+def test_notes_of_another_session_and_damaged_notes_are_ignored_with_a_remark(taken, changes, problem):
+    file = recorded(taken)
+    text = file.read_text(encoding="utf-8")
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+    attempts, remarks, request = compacted_after_opening(taken)
+    assert attempts == [("notes", "no usable notes found"), ("fork", "")]
+    assert remarks == [
+        f"the notes in {file} are ignored: {problem}; new notes are taken and replace the file, so copy it "
+        "first if you need it"
+    ]
+    assert (WORDS in request, OTHER in request) == (False, False)
+
+
+@pytest.mark.spec("SM-5")
+def test_a_file_that_cannot_be_read_as_notes_is_named_with_the_reason(taken):
+    file = recorded(taken)
+    file.unlink()
+    file.mkdir()
+    attempts, remarks, _ = compacted_after_opening(taken)
+    assert attempts == [("notes", "no usable notes found"), ("fork", "")]
+    assert remarks == [
+        f"the notes in {file} are ignored: it cannot be read: it is a directory; new notes are taken and "
+        "replace the file, so copy it first if you need it"
+    ]
+
+
+@pytest.mark.spec("SM-6")
+def test_notes_that_a_person_has_changed_are_the_summary_and_the_session_says_so(taken):
+    file = recorded(taken)
+    file.write_text(file.read_text(encoding="utf-8").replace(WORDS, OTHER), encoding="utf-8")
+    attempts, remarks, request = compacted_after_opening(taken)
+    assert attempts == [("notes", "")]
+    assert remarks == [
+        f"the notes in {file} were changed after the session wrote them, and are used as they are now; if "
+        "nobody meant to change them, delete the file, and new notes are taken"
+    ]
+    assert (WORDS in request, OTHER in request) == (False, True)
+
+
+@pytest.mark.spec("SM-6")
+def test_notes_of_an_earlier_version_are_the_summary_if_they_cover_a_record_in_view(taken):
+    file = recorded(taken)
+    body = file.read_text(encoding="utf-8").split("---\n", 2)[2]
+    file.write_text(f'---\neverturn: {{{COVERS},"tokens":12004}}\n---\n{body}', encoding="utf-8")
+    attempts, remarks, request = compacted_after_opening(taken)
+    assert (attempts, remarks, WORDS in request) == ([("notes", "")], [], True)
+
+
+@pytest.mark.spec("SM-5")
+def test_new_notes_replace_those_of_another_session_and_have_none_of_their_words(taken):
+    file = recorded(taken)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(COVERS, '"covers":"gone"').replace(WORDS, OTHER), encoding="utf-8")
+    with taken.open() as session:
+        taken.talk(session, 1)
+        notes = session._runtime.notes
+        assert notes is not None
+        notes.settle("a while")
+    written = file.read_text(encoding="utf-8")
+    assert (WORDS in written, OTHER in written, '"covers":"gone"' in written) == (True, False, False)
 
 
 class Virtual(threading.Event):

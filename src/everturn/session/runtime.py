@@ -155,6 +155,8 @@ class SessionRuntime:
         return NoteTaker(
             self.store.path + NOTES_SUFFIX,
             self.parts.provider.send,
+            session=self.id,
+            records=self.conversation.log.records,
             capabilities=self.conversation.setting.capabilities,
             settings=self.parts.options.notes,
             compact=self.parts.options.compact,
