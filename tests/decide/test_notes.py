@@ -387,9 +387,9 @@ def talk(turns: int) -> list:
     return records
 
 
-def behind(records, covers: str, settings: NotesSettings = SETTINGS, resumed_at: str = ""):
+def behind(records, covers: str, settings: NotesSettings = SETTINGS):
     notes = Notes(noted("Worklog", "began"), NotesState(covers))
-    return select_kept_records(notes, view_of(records), TokenCounter(), settings, resumed_at=resumed_at)
+    return select_kept_records(notes, view_of(records), TokenCounter(), settings)
 
 
 @pytest.mark.spec("SM-6")
@@ -450,20 +450,11 @@ def test_notes_that_are_empty_or_of_another_view_are_no_summary():
     view = view_of(talk(3))
     nothing = Rejected("nothing has been noted yet")
     for notes in (None, new_notes(), Notes(""), Notes(template() + "\n\n", NotesState("a1"))):
-        assert select_kept_records(notes, view, TokenCounter(), SETTINGS, resumed_at="a1") == nothing
+        assert select_kept_records(notes, view, TokenCounter(), SETTINGS) == nothing
     assert behind(talk(3), "gone") == Rejected("the last record that the notes cover is not in the view")
     assert behind(talk(3), "") == Rejected("the last record that the notes cover is not in the view")
     off = NotesSettings(enabled=False)
     assert behind(talk(3), "a1", off) == Rejected("session notes are switched off")
-
-
-@pytest.mark.spec("SM-6")
-def test_a_resumed_session_takes_everything_as_covered_that_was_there_when_it_was_opened():
-    assert behind(talk(10), "gone", resumed_at="a9") == behind(talk(10), "a9")
-    assert behind(talk(10), "gone", resumed_at="a3") == behind(talk(10), "a3")
-    assert behind(talk(10), "a5", resumed_at="a9") == behind(talk(10), "a5")
-    # Where a compaction came since, its view holds what no notes cover.
-    assert isinstance(behind(talk(10), "gone", resumed_at="gone too"), Rejected)
 
 
 def test_a_hidden_result_counts_as_what_stands_in_for_it():

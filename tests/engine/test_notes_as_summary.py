@@ -66,14 +66,11 @@ def test_a_section_is_cut_at_its_own_limit_and_points_to_the_notes_file():
 
 
 @pytest.mark.spec("SM-6")
-def test_notes_of_a_session_that_was_opened_again_cover_what_was_there_then():
-    resumed = Alone(talk(20), compact=BY_NOTES, transcript="s.jsonl")
-    for record in (b.user("And now?", uuid="new"), b.assistant("Go on.", id="m-new", uuid="a-new")):
-        resumed.conversation.add(record)
-    made = compacted(resumed, "a record from before an earlier compaction")
-    assert isinstance(made, Compaction)
-    assert made.plan is not None
-    assert [record.uuid for record in made.plan.kept][-2:] == ["new", "a-new"]
-    running = compacted(begun(20), "a record from before an earlier compaction")
-    assert isinstance(running, CompactionFailed)
-    assert running.attempts[0].problem == "no usable notes found"
+def test_notes_whose_last_record_left_the_view_are_no_summary_also_in_a_session_that_was_opened_again():
+    resumed = Alone(talk(20), compact=BY_NOTES, notes=NotesSettings(enabled=True), transcript="s.jsonl")
+    for scene in (resumed, begun(20)):
+        made = compacted(scene, "a record from before an earlier compaction")
+        assert isinstance(made, CompactionFailed)
+        assert [(each.strategy, each.problem) for each in made.attempts] == [
+            ("notes", "no usable notes found")
+        ]

@@ -38,6 +38,7 @@ class Taken:
         self.heard: list[Any] = []
         self.may_answer = threading.Event()
         self.may_answer.set()
+        self.has_news = True
         self._ids = count(1)
         self._send = make_twin_send(self.box.twin)
 
@@ -54,13 +55,14 @@ class Taken:
         given = {"file_path": f"{self.path}.notes.md", "old_string": old, "new_string": f"{old}{WORDS}\n"}
         call = {"type": "tool_use", "id": "toolu_n", "name": "Edit", "input": given}
         usage = {"input_tokens": 9, "cache_read_input_tokens": 900, "output_tokens": 50}
-        return msgspec.json.encode({"id": "msg_n", "model": "m", "content": [call], "usage": usage})
+        said = [call] if self.has_news else [{"type": "text", "text": "Nothing to note."}]
+        return msgspec.json.encode({"id": "msg_n", "model": "m", "content": said, "usage": usage})
 
-    def open(self, percent: float | None = None) -> Session:
+    def open(self, percent: float | None = None, growth: int = 30_000) -> Session:
         return Session.open(
             self.path,
             model="claude-haiku-4-5",
-            notes=NotesSettings(enabled=True, first=10_000, growth=30_000, tool_calls=1),
+            notes=NotesSettings(enabled=True, first=10_000, growth=growth, tool_calls=1),
             thresholds=ThresholdSettings(auto_percent=percent),
             system=RULES,
             tools=[Tool(EDIT, lambda given: "done")],
@@ -68,7 +70,7 @@ class Taken:
             clock=self.box.twin.clock.now,
             new_id=lambda: f"{next(self._ids):08d}",
             listen=self.heard.append,
-            fsync="never",
+            **{"store.fsync": "never"},
         )
 
     def talk(self, session: Session, turns: int) -> None:
@@ -115,6 +117,216 @@ def test_notes_that_came_before_the_session_is_closed_are_kept_and_billed(taken)
     assert WORDS in Path(f"{taken.path}.notes.md").read_text(encoding="utf-8")
     with taken.open() as session:
         assert session.bill.parts["session_memory"] == billed
+
+
+FACT = "The deploy key is in vault 7."
+
+
+def compact_until_nothing_covered_is_in_view(taken: Taken, session: Session) -> None:
+    taken.talk(session, 14)
+    notes = session._runtime.notes
+    assert notes is not None
+    notes.settle("a while")
+    while covered(session) in uuids_in_view(session):
+        assert isinstance(session.compact(), Compaction)
+
+
+def uuids_in_view(session: Session) -> set[str]:
+    return {record.uuid for record in session.conversation.log.view.records}
+
+
+def covered(session: Session) -> str:
+    notes = session._runtime.notes
+    assert notes is not None
+    return notes.notes.state.covers
+
+
+def sent_after(taken: Taken, session: Session) -> str:
+    """The next request."""
+    taken.box.script("Yes.")
+    return session.send("Where were we?").exchange.turn.request().to_bytes().decode()
+
+
+@pytest.mark.spec("SM-6")
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_words_said_after_the_notes_left_the_view_outlive_a_compaction_of_the_opened_session(
+    taken, is_reopened
+):
+    session = taken.open()
+    compact_until_nothing_covered_is_in_view(taken, session)
+    taken.box.script("Noted.")
+    session.send(FACT)
+    taken.talk(session, 1)
+    if is_reopened:
+        session.close()
+        session = taken.open()
+    taken.talk(session, 3)
+    made = session.compact()
+    assert isinstance(made, Compaction)
+    assert [(attempt.strategy, attempt.problem) for attempt in made.attempts] == [
+        ("notes", "no usable notes found"),
+        ("fork", ""),
+    ]
+    assert FACT in sent_after(taken, session)
+    session.close()
+
+
+@pytest.mark.spec("SM-6")
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_notes_of_a_branch_that_was_taken_back_are_not_the_summary_of_the_other_one(taken, is_reopened):
+    session = taken.open()
+    taken.box.script("Hello.")
+    session.send("We begin.")
+    while not taken.calls.count("notes"):
+        taken.talk(session, 1)
+    notes = session._runtime.notes
+    assert notes is not None
+    notes.settle("a while")
+    session.rewind([each for each in session.conversation.log.records if each.kind == "user"][1].uuid)
+    taken.has_news = False
+    taken.box.script("Noted.")
+    session.send(FACT)
+    taken.talk(session, 6)
+    if is_reopened:
+        session.close()
+        session = taken.open()
+    taken.talk(session, 3)
+    made = session.compact()
+    assert isinstance(made, Compaction)
+    assert [(attempt.strategy, attempt.problem) for attempt in made.attempts] == [
+        ("notes", "no usable notes found"),
+        ("fork", ""),
+    ]
+    request = sent_after(taken, session)
+    assert (FACT in request, WORDS in request) == (True, False)
+    session.close()
+
+
+@pytest.mark.spec("SM-2")
+def test_growth_since_a_compaction_counts_on_when_the_session_is_opened_again(taken):
+    with taken.open(growth=5_000) as session:
+        compact_until_nothing_covered_is_in_view(taken, session)
+        size = session.context().size.tokens
+    asked = taken.calls.count("notes")
+    with taken.open(growth=5_000) as session:
+        while session.context().size.tokens < size + 5_000:
+            taken.talk(session, 1)
+        notes = session._runtime.notes
+        assert notes is not None
+        notes.settle("a while")
+        assert covered(session) in uuids_in_view(session)
+    assert taken.calls.count("notes") == asked + 1
+
+
+def recorded(taken: Taken) -> Path:
+    """A session with notes that can be its summary, closed; returns the file of the notes."""
+    with taken.open() as session:
+        taken.talk(session, 8)
+        notes = session._runtime.notes
+        assert notes is not None
+        notes.settle("a while")
+    return Path(f"{taken.path}.notes.md")
+
+
+def compacted_after_opening(taken: Taken) -> tuple[list[tuple[str, str]], list[str], str]:
+    """The attempts of a compaction, what the session remarks, and the request after it."""
+    with taken.open() as session:
+        made = session.compact()
+        assert isinstance(made, Compaction)
+        attempts = [(attempt.strategy, attempt.problem) for attempt in made.attempts]
+        return attempts, list(session.remarks), sent_after(taken, session)
+
+
+OTHER = "The bicycle shop has moved its web site, and all of its orders are in the new place."
+COVERS = '"covers":"00000005"'
+
+
+@pytest.mark.spec("SM-5", "SM-6")
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {COVERS: '"covers":"gone"', WORDS: OTHER},
+            "the last record that the notes cover, 'gone', is not in this conversation; it was taken back, "
+            "or the notes belong to another session",
+        ),
+        ({'"session":"session"': '"session":"shop"', WORDS: OTHER}, "it belongs to the session 'shop'"),
+        ({COVERS: '"cXvers":"00000005"'}, "it does not say which record the notes cover"),
+        (
+            {"everturn: {": "everturn: "},
+            "the line in front of the notes cannot be read: Expected `object`, got `str`",
+        ),
+        ({"everturn: ": "evertXrn: "}, "the lines in front of the notes are not ours"),
+        ({"# Worklog": "# Worklo"}, 'the heading "Worklog" is there 0 times'),
+        (
+            {"# Worklog": "# Worklo", "# Workflow": "# Workflo"},
+            'the heading "Workflow" is there 0 times, and 1 more of this kind',
+        ),
+    ],
+)
+def test_notes_of_another_session_and_damaged_notes_are_ignored_with_a_remark(taken, changes, problem):
+    file = recorded(taken)
+    text = file.read_text(encoding="utf-8")
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+    attempts, remarks, request = compacted_after_opening(taken)
+    assert attempts == [("notes", "no usable notes found"), ("fork", "")]
+    assert remarks == [
+        f"the notes in {file} are ignored: {problem}; new notes are taken and replace the file, so copy it "
+        "first if you need it"
+    ]
+    assert (WORDS in request, OTHER in request) == (False, False)
+
+
+@pytest.mark.spec("SM-5")
+def test_a_file_that_cannot_be_read_as_notes_is_named_with_the_reason(taken):
+    file = recorded(taken)
+    file.unlink()
+    file.mkdir()
+    attempts, remarks, _ = compacted_after_opening(taken)
+    assert attempts == [("notes", "no usable notes found"), ("fork", "")]
+    assert remarks == [
+        f"the notes in {file} are ignored: it cannot be read: it is a directory; new notes are taken and "
+        "replace the file, so copy it first if you need it"
+    ]
+
+
+@pytest.mark.spec("SM-6")
+def test_notes_that_a_person_has_changed_are_the_summary_and_the_session_says_so(taken):
+    file = recorded(taken)
+    file.write_text(file.read_text(encoding="utf-8").replace(WORDS, OTHER), encoding="utf-8")
+    attempts, remarks, request = compacted_after_opening(taken)
+    assert attempts == [("notes", "")]
+    assert remarks == [
+        f"the notes in {file} were changed after the session wrote them, and are used as they are now; if "
+        "nobody meant to change them, delete the file, and new notes are taken"
+    ]
+    assert (WORDS in request, OTHER in request) == (False, True)
+
+
+@pytest.mark.spec("SM-6")
+def test_notes_of_an_earlier_version_are_the_summary_if_they_cover_a_record_in_view(taken):
+    file = recorded(taken)
+    body = file.read_text(encoding="utf-8").split("---\n", 2)[2]
+    file.write_text(f'---\neverturn: {{{COVERS},"tokens":12004}}\n---\n{body}', encoding="utf-8")
+    attempts, remarks, request = compacted_after_opening(taken)
+    assert (attempts, remarks, WORDS in request) == ([("notes", "")], [], True)
+
+
+@pytest.mark.spec("SM-5")
+def test_new_notes_replace_those_of_another_session_and_have_none_of_their_words(taken):
+    file = recorded(taken)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(COVERS, '"covers":"gone"').replace(WORDS, OTHER), encoding="utf-8")
+    with taken.open() as session:
+        taken.talk(session, 1)
+        notes = session._runtime.notes
+        assert notes is not None
+        notes.settle("a while")
+    written = file.read_text(encoding="utf-8")
+    assert (WORDS in written, OTHER in written, '"covers":"gone"' in written) == (True, False, False)
 
 
 class Virtual(threading.Event):

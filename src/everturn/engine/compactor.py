@@ -57,8 +57,6 @@ class Compactor:
         self.notes: Notes | None = None
         # What the user typed while the model worked in another program, and no record has.
         self.queued: tuple[QueuedMessage, ...] = ()
-        # The last record of a log that already existed; "" for a new conversation.
-        self.resumed_at = ""
         # Since the last accepted request: that one was too long, and why a compacted view was refused.
         self._has_overflowed = False
         self._refusal = ""
@@ -276,7 +274,6 @@ class Compactor:
             state.counts,
             settings.options.notes,
             transcript=settings.transcript,
-            resumed_at=self.resumed_at,
         )
         return CompactionContext(
             view=view,

@@ -426,7 +426,6 @@ class Conversation:
 
     def _resume(self, *, continues: bool) -> None:
         tracker = self._tracker
-        self._compactor.resumed_at = self.log.view.records[-1].uuid if self.log.view.records else ""
         tracker.cached = rebuild_state(
             tracker.results, (each.edit for each in self.log.view.records if each.edit)
         )

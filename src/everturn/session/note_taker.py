@@ -7,11 +7,14 @@ abandoned cannot change the notes, even if its answer arrives later.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
+
+import msgspec
 
 from everturn.decide.compact.settings import CompactSettings
 from everturn.decide.events import Event, EventContext, NotesRejected, NotesTaken
+from everturn.decide.notes.checks import find_notes_problem
 from everturn.decide.notes.document import Notes, NotesState, new_notes, read_notes, spell_notes
 from everturn.decide.notes.extraction import NotUpdated, apply_fork_edits, edit_tool_among, extraction_message
 from everturn.decide.notes.settings import NotesSettings
@@ -60,37 +63,73 @@ class NoteTaker:
         path: str,
         send: Send,
         *,
+        session: str,
+        records: Iterable[Record],
         capabilities: Capabilities,
         settings: NotesSettings,
         compact: CompactSettings,
         tell: Callable[[Event], None],
+        remark: Callable[[str], None] = lambda _: None,
         paid: Callable[[Usage], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path
-        self.notes = _found(path)
-        self._state = self.notes.state
         self._send = send
         self._capabilities = capabilities
         self._settings = settings
         self._compact = compact
         self._tell = tell
+        self._remark = remark
         self._paid = paid
         self._clock = clock
         self._job: _Job | None = None
         # After notes that could not be used, the next attempt waits until the context has this many tokens.
         self._not_below = 0
+        self._has_considered = False
+        self.notes = self._read(records, session)
+        self._state = msgspec.structs.replace(self.notes.state, session=session)
+
+    def _read(self, records: Iterable[Record], session: str) -> Notes:
+        """The notes in the file, if they are notes of this conversation; otherwise new ones."""
+        try:
+            found = read_notes(read_file(self.path).decode("utf-8", "replace"))
+        except FileNotFoundError:
+            return new_notes()
+        except OSError as why:
+            self._remark(_ignored(self.path, f"it cannot be read: {why.strerror or why}"))
+            return new_notes()
+        if problem := find_notes_problem(found, records, session):
+            self._remark(_ignored(self.path, problem))
+            return new_notes()
+        if found.is_changed:
+            self._remark(
+                f"the notes in {self.path} were changed after the session wrote them, and are used as they "
+                "are now; if nobody meant to change them, delete the file, and new notes are taken"
+            )
+        return found
 
     def heard(self, record: Record) -> None:
         self._state = count_record(self._state, record)
 
     def shrunk(self, tokens: int) -> None:
+        """The context was compacted. It is written down at once: growth that is measured from the old size
+        after the session was opened again would leave new words without notes for long."""
         self._state = mark_compacted(self._state, tokens)
         self._not_below = 0
+        if self._job is not None:
+            # It was begun in the larger context.
+            self._job.tokens = min(self._job.tokens, tokens)
+        if self.notes.state.tokens > self._state.tokens:
+            self.notes = Notes(self.notes.body, self._state)
+            self._remark(replace_file(self.path, spell_notes(self.notes).encode()))
 
     def consider(self, turn: Turn, sent_last: str, *, tokens: int, calls: int, moment: EventContext) -> None:
         """After a reply: start a fork that takes notes of what its request held, if notes are due."""
         self.settle()
+        if not self._has_considered and tokens < self._state.tokens:
+            # Another program has compacted the session since, or it was rewound.
+            self.shrunk(tokens)
+        self._has_considered = True
         tools = [tool.tool for tool in turn.captured.preamble.tools]
         if self._job is not None or tokens < self._not_below or not edit_tool_among(tools):
             return
@@ -167,8 +206,8 @@ class NoteTaker:
             job.body = found.body
 
 
-def _found(path: str) -> Notes:
-    try:
-        return read_notes(read_file(path).decode("utf-8", "replace"))
-    except OSError:
-        return new_notes()
+def _ignored(path: str, problem: str) -> str:
+    return (
+        f"the notes in {path} are ignored: {problem}; new notes are taken and replace the file, "
+        "so copy it first if you need it"
+    )

@@ -155,10 +155,13 @@ class SessionRuntime:
         return NoteTaker(
             self.store.path + NOTES_SUFFIX,
             self.parts.provider.send,
+            session=self.id,
+            records=self.conversation.log.records,
             capabilities=self.conversation.setting.capabilities,
             settings=self.parts.options.notes,
             compact=self.parts.options.compact,
             tell=self._handle_event,
+            remark=self.remark,
             paid=lambda usage: self._paid("session_memory", usage),
         )
 

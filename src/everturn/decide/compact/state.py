@@ -267,11 +267,9 @@ def usable_notes(
     settings: NotesSettings,
     *,
     transcript: str = "",
-    resumed_at: str = "",
 ) -> UsableNotes:
-    """`resumed_at` is the last record of the log when the session was opened again; "" for a new session.
-    Notes that are cut point to their file, which stands beside the transcript."""
-    kept = select_kept_records(notes, view, counts, settings, resumed_at=resumed_at)
+    """Notes that are cut point to their file, which stands beside the transcript."""
+    kept = select_kept_records(notes, view, counts, settings)
     if notes is None or not isinstance(kept, KeptRecords):
         return UsableNotes()
     records = view.records

@@ -4,7 +4,7 @@ What the notes cover stands in the same file, in front of them: one rename write
 leave notes beside the wrong record. The fork never sees that line; it edits what comes below it.
 
     ---
-    everturn: {"covers":"<uuid>","tokens":48211,"calls":0}
+    everturn: {"covers":"<uuid>","tokens":48211,"session":"<id>","crc32":"0c5f9ad1"}
     ---
     # Session title
     _What this session is about ..._
@@ -12,6 +12,7 @@ leave notes beside the wrong record. The fork never sees that line; it edits wha
 
 from collections.abc import Sequence
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
@@ -26,19 +27,29 @@ _NAME: Final = "everturn: "
 
 
 class NotesState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where note-taking stands: the last record covered, the context at that time, tool calls since then."""
+    """Where note-taking stands: the last record covered, the context at that time, tool calls since then, and
+    whose notes they are."""
 
     covers: str = ""
     tokens: int = 0
     calls: int = 0
+    # The session's id; "" in files of earlier versions.
+    session: str = ""
+
+
+class _FrontLine(NotesState, frozen=True, omit_defaults=True):
+    # Of the body as it was written; "" in files of earlier versions.
+    crc32: str = ""
 
 
 class Notes(msgspec.Struct, frozen=True):
-    """`problem` says what was wrong with the line in front, where the file had one that cannot be read."""
+    """`problem` says what was wrong with the line in front, where the file had one that cannot be read.
+    `is_changed`: the body is not the one that was written with that line."""
 
     body: str
     state: NotesState = NotesState()
     problem: str = ""
+    is_changed: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -59,15 +70,21 @@ def read_notes(text: str) -> Notes:
     if not found or not front.startswith(_NAME):
         return Notes(text, problem="the lines in front of the notes are not ours")
     try:
-        state = msgspec.json.decode(front.removeprefix(_NAME).encode(), type=NotesState)
+        line = msgspec.json.decode(front.removeprefix(_NAME).encode(), type=_FrontLine)
     except msgspec.MsgspecError as problem:
         return Notes(body, problem=f"the line in front of the notes cannot be read: {problem}")
-    return Notes(body, state)
+    state = NotesState(line.covers, line.tokens, line.calls, line.session)
+    return Notes(body, state, is_changed=line.crc32 not in ("", _checksum(body)))
 
 
 def spell_notes(notes: Notes) -> str:
-    state = msgspec.json.encode(notes.state).decode()
-    return f"{_FENCE}{_NAME}{state}\n{_FENCE}{notes.body}"
+    state = notes.state
+    line = _FrontLine(state.covers, state.tokens, state.calls, state.session, _checksum(notes.body))
+    return f"{_FENCE}{_NAME}{msgspec.json.encode(line).decode()}\n{_FENCE}{notes.body}"
+
+
+def _checksum(body: str) -> str:
+    return f"{crc32(body.encode('utf-8', 'replace')):08x}"
 
 
 def section_texts(body: str, sections: Sequence[NotesSection] = SECTIONS) -> dict[str, str]:

@@ -36,13 +36,12 @@ class KeptRecords(msgspec.Struct, frozen=True):
 
 
 def select_kept_records(
-    notes: Notes | None, view: View, counts: TokenCounter, settings: NotesSettings, *, resumed_at: str = ""
+    notes: Notes | None, view: View, counts: TokenCounter, settings: NotesSettings
 ) -> KeptRecords | Rejected:
     """What a compaction by notes would keep.
 
-    `resumed_at` is the last record of the log when the session was opened again; "" for a new session. Where
-    the covered record is gone from the view of a resumed session, everything up to there is taken as covered:
-    what is in the file was noted before the session was closed.
+    Only the record that the notes name tells what they cover, also in a session that was opened again: what
+    was said after it, or on another branch, may never have been noted.
     """
     if not settings.enabled:
         return Rejected("session notes are switched off")
@@ -50,7 +49,6 @@ def select_kept_records(
         return Rejected("nothing has been noted yet")
     records = view.records
     covered = _place(notes.state.covers, records)
-    covered = _place(resumed_at, records) if covered < 0 else covered
     if covered < 0:
         return Rejected("the last record that the notes cover is not in the view")
     return _extended(covered + 1, records, _sizes(view, counts), settings)

@@ -37,7 +37,8 @@ def count_record(state: NotesState, record: Record) -> NotesState:
 def mark_extracted(state: NotesState, began: NotesState, *, covers: str, tokens: int) -> NotesState:
     """The state after notes were taken of everything up to that record, in a context of so many tokens.
     `began` is the state when they were begun: calls made since then count for the next time."""
-    return NotesState(covers, tokens, state.calls - began.calls)
+    calls = state.calls - began.calls
+    return msgspec.structs.replace(state, covers=covers, tokens=tokens, calls=calls)
 
 
 def mark_compacted(state: NotesState, tokens: int) -> NotesState:
