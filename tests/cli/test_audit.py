@@ -503,3 +503,14 @@ def test_sessions_of_codex_and_gemini_are_found_and_a_sum_without_prices_is_not_
     assert report["unreadable"] == []
     shutil.rmtree(codex)
     assert run().output.splitlines()[0] == "1 session, 1 call, no price is known"
+
+
+def test_the_summary_of_a_fork_counts_though_its_calls_are_known_and_that_of_a_copy_does_not(folder):
+    """A fork has the calls of the session it came from, until its first reply."""
+    session = (folder / "one.jsonl").read_bytes()
+    for name, dollars in (("one", "0.10"), ("two-a-copy", "0.10"), ("three-a-fork", "0.25")):
+        (folder / f"{name}.jsonl").write_bytes(session)
+        state = {"asides": {"compact": {"calls": 1, "dollars": dollars}}}
+        (folder / f"{name}.jsonl.state.json").write_text(json.dumps(state))
+    report = audited(folder)
+    assert (report["total"]["calls"], report["asides"]["compact"]["dollars"]) == (4, 0.35)

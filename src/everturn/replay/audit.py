@@ -185,6 +185,8 @@ class Auditor:
         self._head: dict[str, UnusedTool] = {}
         self._called: set[str] = set()
         self._asides: dict[BillPurpose, UsageTotals] = {}
+        # What each state says of them, to tell a copy from a fork.
+        self._known_asides: set[bytes] = set()
 
     def add(self, found: SessionFacts | Unreadable) -> None:
         if isinstance(found, Unreadable):
@@ -195,16 +197,17 @@ class Auditor:
             return
         sums = self._ledger.add_calls(paid)
         breaks = 0
-        if sums.calls or not paid:
+        state = decode_state(read_state_beside(found.row.path))
+        is_known = bool(paid) and not sums.calls
+        if not is_known:
             # When every call is already known, this is a copy of an earlier session and was checked there.
             breaks = self._count_breaks(found.check)
             for view in found.views:
                 self._add_metrics(view)
-            state = decode_state(read_state_beside(found.row.path))
             self._add_head(state.head, sums.calls, paid)
-            # Nobody paid for practice, and a part of a session has no sums.
-            if len(paid) == len(found.calls) and not found.row.practice:
-                self._add_asides(state.asides)
+        # Nobody paid for practice, and a part of a session has no sums.
+        if len(paid) == len(found.calls) and not found.row.practice:
+            self._add_asides(state.asides, is_known=is_known)
         self._rows.append(
             msgspec.structs.replace(
                 found.row,
@@ -235,7 +238,13 @@ class Auditor:
             asides={purpose: spent for purpose, spent in self._asides.items() if spent.calls},
         )
 
-    def _add_asides(self, asides: Mapping[BillPurpose, UsageTotals]) -> None:
+    def _add_asides(self, asides: Mapping[BillPurpose, UsageTotals], *, is_known: bool) -> None:
+        """A fork may have no call of its own yet and a summary that was paid for; a copy has those of the
+        session it was made of."""
+        spelled = msgspec.json.encode(asides)
+        if is_known and spelled in self._known_asides:
+            return
+        self._known_asides.add(spelled)
         for purpose, spent in asides.items():
             self._asides[purpose] = self._asides.get(purpose, UsageTotals()) + spent
 
