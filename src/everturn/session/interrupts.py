@@ -43,22 +43,25 @@ class InterruptibleRuntime:
         except (Exception, GeneratorExit):
             raise
         except BaseException:
-            self._is_torn = is_writable and not runner.is_waiting
+            self._is_torn = self._is_torn or (is_writable and not runner.is_waiting)
             raise
 
     def reload_if_torn(self) -> None:
-        if not self._is_torn or self.runtime.store.is_closed:
+        # What the program has closed stays closed.
+        if not self._is_torn or self.runtime.is_closed:
             return
         remarks = self.runtime.remarks
         self.reload()
         self.runtime.remark(*remarks)
-        self._is_torn = False
 
     def reload(self) -> None:
-        """Go on with what the file holds."""
+        """Go on with what the file holds. If this ends halfway, the next call tries it again: the old runtime
+        has the store, open or closed, until there is a new one."""
+        self._is_torn = True
         runtime = self.runtime
-        store = runtime.reopen_store()
-        self.runtime = self._resume(runtime.conversation.setting, store, runtime.parts, "none")
+        runtime.reopen_store()
+        self.runtime = self._resume(runtime.conversation.setting, runtime.store, runtime.parts, "none")
+        self._is_torn = False
 
     def _resume(
         self, settings: ConversationSettings, store: Store, parts: SessionParts, start: SessionStart

@@ -83,6 +83,8 @@ class SessionRuntime:
     def __init__(self, conversation: Conversation, store: Store, parts: SessionParts) -> None:
         self.conversation = conversation
         self.store = store
+        # By the program. A store can also be closed because it could not be read again yet.
+        self.is_closed = False
         self.parts = parts
         self.folder = Path(store.blob_folder)
         # Problems to show to the user: damage found in the file, and files that could not be written.
@@ -218,14 +220,14 @@ class SessionRuntime:
             made = msgspec.structs.replace(made, agent=agent, sidechain=first.sidechain)
         self.store.append([made if made.session else msgspec.structs.replace(made, session=self.id)])
 
-    def reopen_store(self) -> Store:
-        """The same store, read again from the start. This runtime ends with it."""
+    def reopen_store(self) -> None:
+        """Read the same store again from the start, for the runtime that follows this one."""
         if self._holder is not None:
             self._holder.end()
         self.write_state()
         if self._index is not None:
             self._index.close()
-        return self.store.reopen()
+        self.store = self.store.reopen()
 
     def write_state(self) -> None:
         if self.store.read_only_reason:
@@ -434,25 +436,29 @@ class SessionRuntime:
         return self._index
 
     def close(self, reason: str) -> None:
-        if self.store.is_closed:
-            return
         try:
-            if self._holder is not None:
-                self._holder.end()
-            if self.notes is not None:
-                # What has come since the last turn is paid for. The rest is not waited for.
-                self.notes.settle()
-            if reason and not self.store.read_only_reason:
-                self.run_hooks("SessionEnd", reason=reason)
-            self.write_state()
-            if self._index is not None:
-                self._index.close()
+            if not self.store.is_closed:
+                self._end(reason)
         finally:
             self.store.close()
-            self.parts.end_stores()
-            self.parts.provider.close()
-            if self.parts.memory is not None:
-                self.parts.memory.close()
+            if not self.is_closed:
+                self.is_closed = True
+                self.parts.end_stores()
+                self.parts.provider.close()
+                if self.parts.memory is not None:
+                    self.parts.memory.close()
+
+    def _end(self, reason: str) -> None:
+        if self._holder is not None:
+            self._holder.end()
+        if self.notes is not None:
+            # What has come since the last turn is paid for. The rest is not waited for.
+            self.notes.settle()
+        if reason and not self.store.read_only_reason:
+            self.run_hooks("SessionEnd", reason=reason)
+        self.write_state()
+        if self._index is not None:
+            self._index.close()
 
 
 def _was_sent_before(record: Record, reply: str) -> bool:

@@ -353,6 +353,7 @@ class Session:
 
         check_text("query", query, "the words to search for, in one text")
         check_count("limit", limit, 1)
+        self._current.reload_if_torn()
         return recall(query, limit, index=self._runtime.open_index(), log=self.conversation.log)
 
     @property

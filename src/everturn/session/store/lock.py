@@ -23,7 +23,13 @@ class TranscriptLock:
     def __init__(self, io: FileSystem, transcript: str) -> None:
         self._io = io
         self._path = transcript + SUFFIX
+        self._fd = -1
         self._fd = self._taken(transcript)
+
+    def __del__(self) -> None:
+        """An interrupt can come between taking the lock and keeping it, or in the middle of its release. What
+        nobody can release any more must not keep this process out of its own file."""
+        self._close()
 
     def release(self) -> None:
         """Remove the file, then release the lock; in the other order another process could take the lock and
@@ -36,7 +42,12 @@ class TranscriptLock:
             # A file that stays is harmless: the next writer locks it again.
             pass
         finally:
-            self._io.close(self._fd)
+            self._close()
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._io.close(fd)
 
     def _taken(self, transcript: str) -> int:
         for _ in range(TRIES):

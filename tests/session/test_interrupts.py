@@ -1,0 +1,103 @@
+"""A call that is ended halfway, by Ctrl-C or an error: the session goes on with what its file holds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reliability.scenes import Desk
+
+from everturn import Session
+from everturn.errors import StoreError
+from everturn.history.blocks import text_of
+from everturn.measure.tokens import LocalTokenizer
+
+
+class Strike:
+    """A tokenizer of the program that raises this error at its next calls, as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.coming: list[BaseException] = []
+        self.estimator = LocalTokenizer(self._count)
+
+    def _count(self, text: str) -> list[int]:
+        if self.coming:
+            raise self.coming.pop()
+        return [0] * max(1, len(text) // 4)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def words(session: Session) -> list[str]:
+    """What was said, message by message."""
+    records = session.conversation.log.view.records
+    return [text_of(block) for record in records for block in record.blocks]
+
+
+def reopened(desk: Desk) -> list[str]:
+    with desk.open() as session:
+        return words(session)
+
+
+def says(desk: Desk, session: Session, text: str, answer: str) -> None:
+    desk.box.script(answer)
+    assert session.send(text).text == answer
+
+
+def newest_question(session: Session) -> str:
+    return [each.uuid for each in session.conversation.log.records if each.kind == "user"][-1]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_rewind_that_is_ended_while_it_reads_the_file_leaves_a_session_that_goes_on(desk, error, times):
+    strike = Strike()
+    with desk.open(estimator=strike.estimator) as session:
+        says(desk, session, "First.", "One.")
+        says(desk, session, "Second.", "Two.")
+        uuid = newest_question(session)
+        strike.coming = [error() for _ in range(times)]
+        with pytest.raises(error):
+            session.rewind(uuid)
+        for _ in range(times - 1):
+            with pytest.raises(error):
+                session.send("Not heard.")
+        says(desk, session, "Third.", "Three.")
+        assert words(session) == ["First.", "One.", "Third.", "Three."]
+    assert reopened(desk) == ["First.", "One.", "Third.", "Three."]
+
+
+def test_a_second_interrupt_after_the_first_one_leaves_a_session_that_goes_on(desk):
+    strike = Strike()
+    with desk.open(estimator=strike.estimator) as session:
+        says(desk, session, "First.", "One.")
+        strike.coming = [KeyboardInterrupt(), KeyboardInterrupt()]
+        for call in (lambda: session.send("Second."), session.context):
+            with pytest.raises(KeyboardInterrupt):
+                call()
+        says(desk, session, "Third.", "Three.")
+        live = words(session)
+    assert (live[:2], live[-2:]) == (["First.", "One."], ["Third.", "Three."])
+    assert reopened(desk) == live
+
+
+@pytest.mark.parametrize("store", ["file", "sqlite"])
+def test_a_session_that_was_interrupted_while_it_read_its_file_can_be_closed_and_opened(desk, store):
+    strike = Strike()
+    in_database = {"path": Path("work"), "store": {"url": f"sqlite:{desk.folder}/all.sqlite"}}
+    how: dict[str, Any] = in_database if store == "sqlite" else {}
+    session = desk.open(estimator=strike.estimator, **how)
+    says(desk, session, "First.", "One.")
+    says(desk, session, "Second.", "Two.")
+    strike.coming = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        session.rewind(newest_question(session))
+    session.close()
+    session.close()
+    with pytest.raises(StoreError, match="it was closed"):
+        session.send("Nobody is there.")
+    with desk.open(**how) as again:
+        says(desk, again, "Third.", "Three.")
+        assert words(again) == ["First.", "One.", "Third.", "Three."]
