@@ -1,15 +1,20 @@
 """A call that is ended halfway, by Ctrl-C or an error: the session goes on with what its file holds."""
 
+import asyncio
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from reliability.scenes import Desk
 
-from everturn import Session
+from everturn import AsyncSession, Session
 from everturn.errors import StoreError
 from everturn.history.blocks import text_of
 from everturn.measure.tokens import LocalTokenizer
+from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.twin.upstream import make_twin_send
 
 
 class Strike:
@@ -101,3 +106,36 @@ def test_a_session_that_was_interrupted_while_it_read_its_file_can_be_closed_and
     with desk.open(**how) as again:
         says(desk, again, "Third.", "Three.")
         assert words(again) == ["First.", "One.", "Third.", "Three."]
+
+
+def test_an_open_that_is_cancelled_closes_the_session_that_nobody_gets(desk):
+    heard: list[str] = []
+    began, may_go_on = threading.Event(), threading.Event()
+
+    def hear(payload: Mapping[str, Any]) -> None:
+        heard.append(payload["hook_event_name"])
+        began.set()
+        assert may_go_on.wait(10)
+
+    hooks = Hooks((CallbackHook("SessionStart", hear), CallbackHook("SessionEnd", hear)))
+
+    async def program() -> str:
+        how: dict[str, Any] = {
+            "model": "claude-haiku-4-5",
+            "config": None,
+            "send": make_twin_send(desk.box.twin),
+        }
+        opening = asyncio.create_task(AsyncSession.open(desk.path, hooks=hooks, **how))
+        assert await asyncio.to_thread(began.wait, 10)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        may_go_on.set()
+        while desk.path.with_name("session.jsonl.lock").exists():
+            await asyncio.sleep(0.01)
+        desk.box.script("One.")
+        async with await AsyncSession.open(desk.path, **how) as session:
+            return (await session.send("First.")).text
+
+    assert asyncio.run(asyncio.wait_for(program(), 20)) == "One."
+    assert heard == ["SessionStart", "SessionEnd"]
