@@ -6,6 +6,7 @@ was acknowledged, so the session goes on from there.
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from threading import RLock
 
 from everturn.engine import ConversationSettings
 from everturn.session.one_speaker import OneSpeaker
@@ -21,6 +22,9 @@ class InterruptibleRuntime:
         self, settings: ConversationSettings, store: Store, parts: SessionParts, start: SessionStart
     ) -> None:
         self._speakers = OneSpeaker()
+        # Every append of the session, and the change from one runtime to the next: another thread than the
+        # speaker's may pin.
+        self.appending = RLock()
         # An interrupt has ended a call in the middle of our own code.
         self._is_torn = False
         self.runtime = self._resume(settings, store, parts, start)
@@ -47,23 +51,27 @@ class InterruptibleRuntime:
             raise
 
     def reload_if_torn(self) -> None:
-        # What the program has closed stays closed.
-        if not self._is_torn or self.runtime.is_closed:
-            return
-        remarks = self.runtime.remarks
-        self.reload()
-        self.runtime.remark(*remarks)
+        with self.appending:
+            # What the program has closed stays closed.
+            if not self._is_torn or self.runtime.is_closed:
+                return
+            remarks = self.runtime.remarks
+            self.reload()
+            self.runtime.remark(*remarks)
 
     def reload(self) -> None:
         """Go on with what the file holds. If this ends halfway, the next call tries it again: the old runtime
         has the store, open or closed, until there is a new one."""
-        self._is_torn = True
-        runtime = self.runtime
-        runtime.reopen_store()
-        self.runtime = self._resume(runtime.conversation.setting, runtime.store, runtime.parts, "none")
-        self._is_torn = False
+        with self.appending:
+            self._is_torn = True
+            runtime = self.runtime
+            runtime.reopen_store()
+            self.runtime = self._resume(runtime.conversation.setting, runtime.store, runtime.parts, "none")
+            self._is_torn = False
 
     def _resume(
         self, settings: ConversationSettings, store: Store, parts: SessionParts, start: SessionStart
     ) -> SessionRuntime:
-        return resume_runtime(settings, store, parts, start, current=lambda: self.runtime)
+        return resume_runtime(
+            settings, store, parts, start, current=lambda: self.runtime, appending=self.appending
+        )

@@ -5,6 +5,7 @@ The public methods of a session are in `session.py`.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
@@ -80,7 +81,13 @@ class SessionParts(NamedTuple):
 
 
 class SessionRuntime:
-    def __init__(self, conversation: Conversation, store: Store, parts: SessionParts) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        store: Store,
+        parts: SessionParts,
+        appending: AbstractContextManager[Any],
+    ) -> None:
         self.conversation = conversation
         self.store = store
         # By the program. A store can also be closed because it could not be read again yet.
@@ -118,6 +125,7 @@ class SessionRuntime:
             tell=self._handle_event,
             before=self._prepare_step,
             session=self.id,
+            appending=appending,
         )
 
     @property
@@ -205,9 +213,10 @@ class SessionRuntime:
             self.write_state()
 
     def append_edit(self, edit: Edit) -> None:
-        after = self.conversation.log.tip
-        made = make_edit_record(edit, uuid=self.parts.new_id(), after=after, at=self.parts.clock())
-        self.runner.add(made if made.session else msgspec.structs.replace(made, session=self.id))
+        with self.runner.appending:
+            after = self.conversation.log.tip
+            made = make_edit_record(edit, uuid=self.parts.new_id(), after=after, at=self.parts.clock())
+            self.runner.add(made if made.session else msgspec.structs.replace(made, session=self.id))
 
     def append_rewind(self, edit: Rewound, last: Record | None) -> None:
         """Record a rewind in the file: it continues an earlier record, not the newest one."""
@@ -421,10 +430,11 @@ class SessionRuntime:
 
     def append_hook_context(self, texts: Sequence[str]) -> None:
         """Append texts from hooks to the end of the view."""
-        after = self.conversation.log.tip or Record(kind="system", uuid="", session=self.id)
-        now = self.parts.clock()
-        for record in said_by_hooks(texts, after=after, now=now, new_id=self.parts.new_id):
-            self.runner.add(record)
+        with self.runner.appending:
+            after = self.conversation.log.tip or Record(kind="system", uuid="", session=self.id)
+            now = self.parts.clock()
+            for record in said_by_hooks(texts, after=after, now=now, new_id=self.parts.new_id):
+                self.runner.add(record)
 
     # ── recall and close ─────────────────────────────────────────────────────────────────────────
 
