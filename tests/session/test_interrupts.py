@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reliability.scenes import Desk
+from reliability.scenes import LARGE, Desk
 
 from everturn import AsyncSession, Session
 from everturn.errors import StoreError
@@ -18,14 +18,15 @@ from everturn.twin.upstream import make_twin_send
 
 
 class Strike:
-    """A tokenizer of the program that raises this error at its next calls, as often as it is told to."""
+    """A tokenizer of the program that raises these errors at its next calls, or at those with a text."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: str = "") -> None:
         self.coming: list[BaseException] = []
+        self._at = at
         self.estimator = LocalTokenizer(self._count)
 
     def _count(self, text: str) -> list[int]:
-        if self.coming:
+        if self.coming and self._at in text:
             raise self.coming.pop()
         return [0] * max(1, len(text) // 4)
 
@@ -106,6 +107,20 @@ def test_a_session_that_was_interrupted_while_it_read_its_file_can_be_closed_and
     with desk.open(**how) as again:
         says(desk, again, "Third.", "Three.")
         assert words(again) == ["First.", "One.", "Third.", "Three."]
+
+
+@pytest.mark.parametrize("error", [MemoryError, RuntimeError, KeyboardInterrupt])
+def test_a_result_that_was_kept_and_could_not_be_counted_is_what_the_model_gets(desk, error):
+    strike = Strike(at=LARGE)
+    with desk.open(estimator=strike.estimator) as session:
+        strike.coming = [error()]
+        desk.box.script({"content": [{"type": "tool_use", "name": "Read", "input": {}}]})
+        with pytest.raises(error):
+            session.send("Read it.")
+        says(desk, session, "Go on.", "Seen.")
+        assert words(session) == ["Read it.", "", LARGE, "Go on.", "Seen."]
+        live = words(session)
+    assert reopened(desk) == live
 
 
 def test_an_open_that_is_cancelled_closes_the_session_that_nobody_gets(desk):

@@ -6,7 +6,7 @@ appends the reply unchanged, byte for byte.
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -32,7 +32,7 @@ from everturn.decide.events import (
 from everturn.decide.micro.declarative import AppliedContextEdit
 from everturn.engine import CompactionOutcome, Conversation, Flow, ReplyAssessment, Turn
 from everturn.engine.wire import ParsedReply, Wire
-from everturn.errors import ContextFullError, UpstreamError, UsageError
+from everturn.errors import ContextFullError, EverturnError, UpstreamError, UsageError
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import ServerCleared
 from everturn.history.records import Record, RecordKind, ReplyMeta, Usage, make_edit_record
@@ -111,6 +111,8 @@ class ConversationRunner:
         # a session that is opened again shows one of them. Not held while an effect is performed: a hook may
         # append in a thread of its own.
         self.appending = appending or RLock()
+        # An error has ended a step in our own code: the file may hold what the conversation lacks.
+        self.is_torn = False
         self._clock = clock
         self._new_id = new_id
         self._repairs: Counter[Repair] = Counter()
@@ -133,14 +135,14 @@ class ConversationRunner:
 
     def add(self, record: Record) -> None:
         """Append a record and make it durable. Whoever makes it from the end of the log holds `appending`."""
-        with self.appending:
+        with self._in_step():
             self._keep([*self._unkept, record])
             self.conversation.add(record)
             self._durable = len(self.conversation.log.records)
 
     def add_from_elsewhere(self, records: Sequence[Record], baselines: Mapping[str, Baseline]) -> None:
         """Append what another process has recorded of this conversation."""
-        with self.appending:
+        with self._in_step():
             self._keep([*self._unkept, *records])
             self.conversation.add_from_elsewhere(records, baselines)
             self._durable = len(self.conversation.log.records)
@@ -172,15 +174,28 @@ class ConversationRunner:
     def keep_appended(self) -> None:
         """Make durable what a flow has appended since the last call. This runs before each effect, so that an
         interrupt between two effects leaves file and conversation in agreement."""
-        with self.appending:
+        with self._in_step():
             self._keep(self._unkept)
             self._durable = len(self.conversation.log.records)
+
+    @contextmanager
+    def _in_step(self) -> Generator[None]:
+        """A change of file and conversation. Our own errors come before either has changed, or from a store
+        that says itself whether it goes on."""
+        with self.appending:
+            try:
+                yield
+            except EverturnError:
+                raise
+            except Exception:
+                self.is_torn = True
+                raise
 
     def _stepwise(self, flow: Flow[T]) -> Flow[T]:
         """A flow of the conversation, in which others append only while it waits for an effect."""
         answer: EffectResult = None
         while True:
-            with self.appending:
+            with self._in_step():
                 try:
                     effect = flow.send(answer)
                 except StopIteration as done:
@@ -344,7 +359,7 @@ class ConversationRunner:
     def record_reply(self, prepared: PreparedRequest, parsed: ParsedReply) -> Exchange:
         """`record_response` of a response that was parsed already."""
         response, applied = self._correct_usage(parsed.response), parsed.applied
-        with self.appending:
+        with self._in_step():
             records = self._keep_reply(response, applied)
             self._watch_key(response.reply)
             settled = self.conversation.record_reply(
@@ -416,7 +431,7 @@ class ConversationRunner:
     def record_observed_reply(self, parsed: ParsedReply) -> DetectedBreak | NoBreak:
         """Keep the reply to an observed request."""
         response = self._correct_usage(parsed.response)
-        with self.appending:
+        with self._in_step():
             records = self._keep_reply(response, parsed.applied)
             self._watch_key(response.reply)
             verdict = self.conversation.record_observed_reply(

@@ -1,7 +1,7 @@
 """What an interrupt leaves: a session reads its file again if a call was ended halfway.
 
-Ctrl-C can end a call between any two steps, also between the file and what is in memory. The file holds what
-was acknowledged, so the session goes on from there.
+Ctrl-C can end a call between any two steps, also between the file and what is in memory. So can a MemoryError
+or an error of the program's tokenizer. The file holds what was acknowledged, so the session goes on there.
 """
 
 from collections.abc import Generator
@@ -25,7 +25,7 @@ class InterruptibleRuntime:
         # Every append of the session, and the change from one runtime to the next: another thread than the
         # speaker's may pin.
         self.appending = RLock()
-        # An interrupt has ended a call in the middle of our own code.
+        # An interrupt or an error has ended a call in the middle of our own code.
         self._is_torn = False
         self.runtime = self._resume(settings, store, parts, start)
 
@@ -38,17 +38,21 @@ class InterruptibleRuntime:
     @contextmanager
     def interruptible(self) -> Generator[None]:
         """One call that an interrupt may end: unless the session only waited, the next call reads the file
-        again."""
+        again. So it does where an error has ended a step halfway."""
         self.reload_if_torn()
         runner, is_writable = self.runtime.runner, not self.runtime.store.read_only_reason
         runner.is_waiting = False
+        is_interrupted = False
         try:
             yield
         except (Exception, GeneratorExit):
             raise
         except BaseException:
-            self._is_torn = self._is_torn or (is_writable and not runner.is_waiting)
+            is_interrupted = not runner.is_waiting
             raise
+        finally:
+            if is_writable and (is_interrupted or self.runtime.runner.is_torn):
+                self._is_torn = True
 
     def reload_if_torn(self) -> None:
         with self.appending:
