@@ -5,6 +5,7 @@ that a second writer gets.
 """
 
 import os
+from os import getpid
 from typing import Final
 
 from everturn.errors import SessionLocked, StoreError
@@ -23,6 +24,8 @@ class TranscriptLock:
     def __init__(self, io: FileSystem, transcript: str) -> None:
         self._io = io
         self._path = transcript + SUFFIX
+        # A child that is forked has the same descriptor, and the lock stays with this process.
+        self._owner = getpid()
         self._fd = -1
         self._fd = self._taken(transcript)
 
@@ -36,7 +39,7 @@ class TranscriptLock:
         lose its file."""
         try:
             # Without a link, somebody removed our file: one of that name is another writer's.
-            if self._io.state(self._fd).links:
+            if getpid() == self._owner and self._io.state(self._fd).links:
                 self._io.remove(self._path)
         except OSError:
             # A file that stays is harmless: the next writer locks it again.
@@ -56,7 +59,7 @@ class TranscriptLock:
                 if not self._io.try_lock(fd):
                     raise SessionLocked(_in_use(transcript, self._io.read(fd, WIDTH)))
                 if self._io.state(fd).links:
-                    self._io.write(fd, f"{os.getpid():<{WIDTH}}\n".encode())
+                    self._io.write(fd, f"{getpid():<{WIDTH}}\n".encode())
                     return fd
             except BaseException:
                 self._io.close(fd)
