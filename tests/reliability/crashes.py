@@ -28,7 +28,7 @@ from everturn.errors import EverturnError
 from everturn.history.edits import Offloaded
 from everturn.session.runtime import NOTES_SUFFIX
 from everturn.session.state_file import SessionState
-from everturn.session.store import JsonlStore
+from everturn.session.store import JsonlStore, lock
 from everturn.session.transcripts import STATE_SUFFIX as STATE
 from everturn.wire.claude_code_writer import encode_record
 
@@ -104,6 +104,8 @@ def played(stage: Stage, scene: str, point: Point) -> tuple[Told, int]:
             write(pipe, json.dumps(what).encode() + b"\n")
 
         _acknowledging(say)
+        # The child plays the process that has opened the session, and owns its lock.
+        lock.getpid = os.getppid
         saboteur = Saboteur(point)
         saboteur.install()
         try:

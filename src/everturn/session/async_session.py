@@ -9,7 +9,7 @@ still finishes, and the transcript holds what it appended.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -49,12 +49,14 @@ class AsyncSession:
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="everturn session")
         loop = asyncio.get_running_loop()
         arguments.setdefault("hold_timer", TaskTimer(loop))
+        opening = thread.submit(lambda: Session.open(path, options, **arguments))
         try:
-            session = await loop.run_in_executor(thread, lambda: Session.open(path, options, **arguments))
+            return cls(await asyncio.wrap_future(opening), thread)
         except BaseException:
+            # If this was cancelled, for example after a timeout, the session still opens, for nobody.
+            thread.submit(_close_opened, opening)
             thread.shutdown(wait=False)
             raise
-        return cls(session, thread)
 
     async def send(self, message: UserInput = (), **options: Any) -> Reply:
         return await self._do(lambda: self.session.send(message, **options))
@@ -138,3 +140,9 @@ class AsyncSession:
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise
+
+
+def _close_opened(opening: Future[Session]) -> None:
+    """Close a session that nobody has received, or its file would stay locked."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -6,15 +6,18 @@ appends the reply unchanged, byte for byte.
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, NoReturn, TypeVar
+from threading import RLock
+from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import msgspec
 
 from everturn.decide.cache_breaks import Baseline, DetectedBreak, NoBreak
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import Compaction, CompactionFailed, CompactionRequest
+from everturn.decide.effects import EffectResult
 from everturn.decide.events import (
     Event,
     EventContext,
@@ -29,7 +32,7 @@ from everturn.decide.events import (
 from everturn.decide.micro.declarative import AppliedContextEdit
 from everturn.engine import CompactionOutcome, Conversation, Flow, ReplyAssessment, Turn
 from everturn.engine.wire import ParsedReply, Wire
-from everturn.errors import ContextFullError, UpstreamError, UsageError
+from everturn.errors import ContextFullError, EverturnError, UpstreamError, UsageError
 from everturn.history.blocks import Block, result_block, text_block
 from everturn.history.edits import ServerCleared
 from everturn.history.records import Record, RecordKind, ReplyMeta, Usage, make_edit_record
@@ -90,10 +93,12 @@ class ConversationRunner:
         tell: Callable[[Event], None] = lambda _: None,
         before: Callable[[StepKind], None] = lambda _: None,
         session: str = "",
+        appending: AbstractContextManager[Any] | None = None,
     ) -> None:
         """`keep` makes records durable; a request is sent only after the records it depends on are kept
         (TR-10). `tell` is called with every event (TL-1), `before` with every step before it runs. `session`
-        is the session id for the records of a new session."""
+        is the session id for the records of a new session. `appending` is a reentrant lock of the caller, if
+        its threads append to the same conversation."""
         self.conversation = conversation
         self.handler = handler or LocalEffectHandler(send, folder or Path())
         self._keep = keep
@@ -102,6 +107,12 @@ class ConversationRunner:
         self._tell = tell
         self._before = before
         self._session = session
+        # From a record's place in the log until it is there: two threads would continue the same record, and
+        # a session that is opened again shows one of them. Not held while an effect is performed: a hook may
+        # append in a thread of its own.
+        self.appending = appending or RLock()
+        # An error has ended a step in our own code: the file may hold what the conversation lacks.
+        self.is_torn = False
         self._clock = clock
         self._new_id = new_id
         self._repairs: Counter[Repair] = Counter()
@@ -123,16 +134,18 @@ class ConversationRunner:
         return self.conversation.setting.provider_wire
 
     def add(self, record: Record) -> None:
-        """Append a record and make it durable."""
-        self._keep([*self._unkept, record])
-        self.conversation.add(record)
-        self._durable = len(self.conversation.log.records)
+        """Append a record and make it durable. Whoever makes it from the end of the log holds `appending`."""
+        with self._in_step():
+            self._keep([*self._unkept, record])
+            self.conversation.add(record)
+            self._durable = len(self.conversation.log.records)
 
     def add_from_elsewhere(self, records: Sequence[Record], baselines: Mapping[str, Baseline]) -> None:
         """Append what another process has recorded of this conversation."""
-        self._keep([*self._unkept, *records])
-        self.conversation.add_from_elsewhere(records, baselines)
-        self._durable = len(self.conversation.log.records)
+        with self._in_step():
+            self._keep([*self._unkept, *records])
+            self.conversation.add_from_elsewhere(records, baselines)
+            self._durable = len(self.conversation.log.records)
 
     def say(self, text: str) -> None:
         self.put((text_block(text),))
@@ -143,14 +156,16 @@ class ConversationRunner:
 
     def put(self, blocks: tuple[Block, ...]) -> None:
         """Append a user message with these blocks."""
-        self.add(self._make_record("user", blocks))
+        with self.appending:
+            self.add(self._make_record("user", blocks))
 
     def take(self, kind: RecordKind, blocks: tuple[Block, ...], *, is_observed: bool = False) -> None:
         """Append a message of a caller's list. An assistant message is not a reply to a call here: an
         example, imported history, or the beginning of a reply. With `is_observed`, nothing is decided from
         it. A list may bring many: `keep_appended` makes all of them durable in one step."""
-        record = self._make_record(kind, blocks)
-        (self.conversation.add_observed if is_observed else self.conversation.add)(record)
+        with self.appending:
+            record = self._make_record(kind, blocks)
+            (self.conversation.add_observed if is_observed else self.conversation.add)(record)
 
     def run(self, flow: Flow[T]) -> T:
         """Run a flow to its end."""
@@ -159,8 +174,33 @@ class ConversationRunner:
     def keep_appended(self) -> None:
         """Make durable what a flow has appended since the last call. This runs before each effect, so that an
         interrupt between two effects leaves file and conversation in agreement."""
-        self._keep(self._unkept)
-        self._durable = len(self.conversation.log.records)
+        with self._in_step():
+            self._keep(self._unkept)
+            self._durable = len(self.conversation.log.records)
+
+    @contextmanager
+    def _in_step(self) -> Generator[None]:
+        """A change of file and conversation. Our own errors come before either has changed, or from a store
+        that says itself whether it goes on."""
+        with self.appending:
+            try:
+                yield
+            except EverturnError:
+                raise
+            except Exception:
+                self.is_torn = True
+                raise
+
+    def _stepwise(self, flow: Flow[T]) -> Flow[T]:
+        """A flow of the conversation, in which others append only while it waits for an effect."""
+        answer: EffectResult = None
+        while True:
+            with self._in_step():
+                try:
+                    effect = flow.send(answer)
+                except StopIteration as done:
+                    return done.value
+            answer = yield effect
 
     @property
     def _unkept(self) -> Sequence[Record]:
@@ -178,11 +218,13 @@ class ConversationRunner:
     def compact_flow(self, request: CompactionRequest) -> Flow[CompactionOutcome]:
         """`compact` as a flow."""
         self._before("compaction")
-        return (yield from self.conversation.compact(request, self._clock(), self._new_id))
+        flow = self.conversation.compact(request, self._clock(), self._new_id)
+        return (yield from self._stepwise(flow))
 
     def answer_proposal(self, proposal: Proposal, response: ProposalResponse) -> CompactionOutcome:
         self._before("compaction")
-        return self.run(self.conversation.answer_proposal(proposal, response, self._clock(), self._new_id))
+        flow = self.conversation.answer_proposal(proposal, response, self._clock(), self._new_id)
+        return self.run(self._stepwise(flow))
 
     def call(self) -> Exchange:
         """Send the conversation and record the reply. Provider errors are raised; messages appended before
@@ -248,7 +290,7 @@ class ConversationRunner:
         """`prepare` as a flow, for callers that perform its effects differently, for example with awaits."""
         self._before("turn")
         size = self.conversation.size.tokens
-        turn = yield from self.conversation.turn(self._clock(), self._new_id)
+        turn = yield from self._stepwise(self.conversation.turn(self._clock(), self._new_id))
         self.keep_appended()
         self._emit(make_micro_compacted(turn.plan, size, self.event_context()))
         self.emit_repairs()
@@ -295,7 +337,7 @@ class ConversationRunner:
         if not self.conversation.setting.options.effective_thresholds.auto_compaction:
             return False
         self._before("compaction")
-        outcome = yield from self.conversation.overflowed(self._clock(), self._new_id)
+        outcome = yield from self._stepwise(self.conversation.overflowed(self._clock(), self._new_id))
         self._not_compacted = "" if isinstance(outcome, Compaction) else outcome.why
         return isinstance(outcome, Compaction)
 
@@ -305,9 +347,9 @@ class ConversationRunner:
         refusal."""
         conversation, now = self.conversation, self._clock()
         is_left_out = self._wire.refuses_thinking(refusal) and (
-            yield from conversation.refused_thinking(refusal, now, self._new_id)
+            yield from self._stepwise(conversation.refused_thinking(refusal, now, self._new_id))
         )
-        return is_left_out or (yield from conversation.refused(refusal, now, self._new_id))
+        return is_left_out or (yield from self._stepwise(conversation.refused(refusal, now, self._new_id)))
 
     def record_response(self, prepared: PreparedRequest, answered: RawResponse) -> Exchange:
         """Keep the reply to a prepared request. Raises `InvalidResponseError` if the response holds no reply:
@@ -317,16 +359,17 @@ class ConversationRunner:
     def record_reply(self, prepared: PreparedRequest, parsed: ParsedReply) -> Exchange:
         """`record_response` of a response that was parsed already."""
         response, applied = self._correct_usage(parsed.response), parsed.applied
-        records = self._keep_reply(response, applied)
-        self._watch_key(response.reply)
-        settled = self.conversation.record_reply(
-            records,
-            response.reply.usage or Usage(),
-            self._clock(),
-            diagnosis=parsed.diagnosis,
-            applied=applied,
-        )
-        self._note_reply(response)
+        with self._in_step():
+            records = self._keep_reply(response, applied)
+            self._watch_key(response.reply)
+            settled = self.conversation.record_reply(
+                records,
+                response.reply.usage or Usage(),
+                self._clock(),
+                diagnosis=parsed.diagnosis,
+                applied=applied,
+            )
+            self._note_reply(response)
         missed = make_prediction_missed(settled.check, self.event_context()) if settled.check else None
         checked = make_hold_checked(settled.hold_check, self.event_context()) if settled.hold_check else None
         self._emit(missed)
@@ -388,15 +431,16 @@ class ConversationRunner:
     def record_observed_reply(self, parsed: ParsedReply) -> DetectedBreak | NoBreak:
         """Keep the reply to an observed request."""
         response = self._correct_usage(parsed.response)
-        records = self._keep_reply(response, parsed.applied)
-        self._watch_key(response.reply)
-        verdict = self.conversation.record_observed_reply(
-            records,
-            response.reply.usage or Usage(),
-            self._clock(),
-            diagnosis=parsed.diagnosis,
-        )
-        self._note_reply(response)
+        with self._in_step():
+            records = self._keep_reply(response, parsed.applied)
+            self._watch_key(response.reply)
+            verdict = self.conversation.record_observed_reply(
+                records,
+                response.reply.usage or Usage(),
+                self._clock(),
+                diagnosis=parsed.diagnosis,
+            )
+            self._note_reply(response)
         self._emit_break(verdict)
         return verdict
 

@@ -113,7 +113,11 @@ def open_runtime(given: OpenArguments, loaded: LoadedOptions) -> InterruptibleRu
         parts = _make_parts(given, chosen, hooks, _place_session(store, given.cwd), end_stores)
         opened = InterruptibleRuntime(settings, store, parts, given.session_start)
     except BaseException:
-        end_stores()
+        try:
+            # If other sessions of this process use the same place, that stays open, with all its stores.
+            store.close()
+        finally:
+            end_stores()
         raise
     opened.runtime.remark(*loaded.notes, *found.notes)
     return opened

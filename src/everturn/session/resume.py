@@ -1,7 +1,8 @@
 """Resume a session from its store: its records, and what the last process knew beside them."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from contextlib import AbstractContextManager
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,13 +32,15 @@ def resume_runtime(
     start: SessionStart,
     *,
     current: Callable[[], SessionRuntime],
+    appending: AbstractContextManager[Any],
 ) -> SessionRuntime:
-    """The runtime of a new session, or of one that goes on. The recall tool searches the `current` one."""
+    """The runtime of a new session, or of one that goes on. The recall tool searches the `current` one. The
+    lock `appending` outlives a runtime."""
     holds = read_holds(store.records)
     store.drop_lines()
     found = split_threads(store.records).main
     conversation = _restore_conversation(settings, found.records, read_state(store), parts)
-    runtime = SessionRuntime(conversation, store, parts)
+    runtime = SessionRuntime(conversation, store, parts, appending)
     runtime.take_holds(holds)
     if parts.options.recall.enabled:
         from everturn.session.recall.tool import make_recall_tool

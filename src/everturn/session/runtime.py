@@ -5,6 +5,7 @@ The public methods of a session are in `session.py`.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
@@ -80,9 +81,17 @@ class SessionParts(NamedTuple):
 
 
 class SessionRuntime:
-    def __init__(self, conversation: Conversation, store: Store, parts: SessionParts) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        store: Store,
+        parts: SessionParts,
+        appending: AbstractContextManager[Any],
+    ) -> None:
         self.conversation = conversation
         self.store = store
+        # By the program. A store can also be closed because it could not be read again yet.
+        self.is_closed = False
         self.parts = parts
         self.folder = Path(store.blob_folder)
         # Problems to show to the user: damage found in the file, and files that could not be written.
@@ -116,6 +125,7 @@ class SessionRuntime:
             tell=self._handle_event,
             before=self._prepare_step,
             session=self.id,
+            appending=appending,
         )
 
     @property
@@ -206,9 +216,10 @@ class SessionRuntime:
             self.write_state()
 
     def append_edit(self, edit: Edit) -> None:
-        after = self.conversation.log.tip
-        made = make_edit_record(edit, uuid=self.parts.new_id(), after=after, at=self.parts.clock())
-        self.runner.add(made if made.session else msgspec.structs.replace(made, session=self.id))
+        with self.runner.appending:
+            after = self.conversation.log.tip
+            made = make_edit_record(edit, uuid=self.parts.new_id(), after=after, at=self.parts.clock())
+            self.runner.add(made if made.session else msgspec.structs.replace(made, session=self.id))
 
     def append_rewind(self, edit: Rewound, last: Record | None) -> None:
         """Record a rewind in the file: it continues an earlier record, not the newest one."""
@@ -221,14 +232,14 @@ class SessionRuntime:
             made = msgspec.structs.replace(made, agent=agent, sidechain=first.sidechain)
         self.store.append([made if made.session else msgspec.structs.replace(made, session=self.id)])
 
-    def reopen_store(self) -> Store:
-        """The same store, read again from the start. This runtime ends with it."""
+    def reopen_store(self) -> None:
+        """Read the same store again from the start, for the runtime that follows this one."""
         if self._holder is not None:
             self._holder.end()
         self.write_state()
         if self._index is not None:
             self._index.close()
-        return self.store.reopen()
+        self.store = self.store.reopen()
 
     def write_state(self) -> None:
         if self.store.read_only_reason:
@@ -422,10 +433,11 @@ class SessionRuntime:
 
     def append_hook_context(self, texts: Sequence[str]) -> None:
         """Append texts from hooks to the end of the view."""
-        after = self.conversation.log.tip or Record(kind="system", uuid="", session=self.id)
-        now = self.parts.clock()
-        for record in said_by_hooks(texts, after=after, now=now, new_id=self.parts.new_id):
-            self.runner.add(record)
+        with self.runner.appending:
+            after = self.conversation.log.tip or Record(kind="system", uuid="", session=self.id)
+            now = self.parts.clock()
+            for record in said_by_hooks(texts, after=after, now=now, new_id=self.parts.new_id):
+                self.runner.add(record)
 
     # ── recall and close ─────────────────────────────────────────────────────────────────────────
 
@@ -437,25 +449,29 @@ class SessionRuntime:
         return self._index
 
     def close(self, reason: str) -> None:
-        if self.store.is_closed:
-            return
         try:
-            if self._holder is not None:
-                self._holder.end()
-            if self.notes is not None:
-                # What has come since the last turn is paid for. The rest is not waited for.
-                self.notes.settle()
-            if reason and not self.store.read_only_reason:
-                self.run_hooks("SessionEnd", reason=reason)
-            self.write_state()
-            if self._index is not None:
-                self._index.close()
+            if not self.store.is_closed:
+                self._end(reason)
         finally:
             self.store.close()
-            self.parts.end_stores()
-            self.parts.provider.close()
-            if self.parts.memory is not None:
-                self.parts.memory.close()
+            if not self.is_closed:
+                self.is_closed = True
+                self.parts.end_stores()
+                self.parts.provider.close()
+                if self.parts.memory is not None:
+                    self.parts.memory.close()
+
+    def _end(self, reason: str) -> None:
+        if self._holder is not None:
+            self._holder.end()
+        if self.notes is not None:
+            # What has come since the last turn is paid for. The rest is not waited for.
+            self.notes.settle()
+        if reason and not self.store.read_only_reason:
+            self.run_hooks("SessionEnd", reason=reason)
+        self.write_state()
+        if self._index is not None:
+            self._index.close()
 
 
 def _was_sent_before(record: Record, reply: str) -> bool:

@@ -299,7 +299,7 @@ class Session:
         be said differently; a reply stays. What was said since is left behind in the transcript: rewinding to
         one of its replies returns to it. Raises UsageError if there is no such message."""
         check_text("uuid", uuid, "the uuid of a message")
-        with self._current.changing():
+        with self._current.changing(), self._current.appending:
             return self._rewind(uuid)
 
     def _rewind(self, uuid: str) -> "Rewind":
@@ -338,7 +338,7 @@ class Session:
         check_text("text", text, "the text to pin")
         # A hook runs in its own thread while the speaker waits for it, and may pin.
         text = replace_lone_surrogates(text)
-        with self._current.interruptible():
+        with self._current.interruptible(), self._current.appending:
             conversation, estimate = self.conversation, self._runtime.conversation.estimate_text
             problem = check_pin(text, conversation.log.view.pins, self.options.compact, estimate)
             if problem:
@@ -353,6 +353,7 @@ class Session:
 
         check_text("query", query, "the words to search for, in one text")
         check_count("limit", limit, 1)
+        self._current.reload_if_torn()
         return recall(query, limit, index=self._runtime.open_index(), log=self.conversation.log)
 
     @property

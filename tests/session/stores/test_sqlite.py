@@ -2,12 +2,14 @@
 
 import os
 import sqlite3
+from datetime import datetime
 
 import builders as b
 import pytest
 
 from everturn import Session
 from everturn.errors import SessionLocked, StoreError
+from everturn.session.hooks.run import CallbackHook, Hooks
 from everturn.session.store.folder import SqliteStores
 from everturn.session.store.jsonl_store import JsonlStore
 from everturn.session.store.migrations import Migration
@@ -65,6 +67,21 @@ def test_a_file_that_is_no_database_is_refused_and_stays(path):
         open_stores(f"sqlite:{path}")
     assert path.read_text().startswith("This is not a database.")
     assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_session_that_could_not_be_opened_does_not_lock_its_conversation(path, error):
+    def broken() -> datetime:
+        raise error("the clock is broken")
+
+    given = {"client": TwinForTests().client(), "config": None, "store": {"url": f"sqlite:{path}"}}
+    with Session.open("one", **given) as one:
+        hooks = Hooks((CallbackHook("SessionStart", lambda _: {"additionalContext": "Be brief."}),))
+        with pytest.raises(error, match="the clock is broken"):
+            Session.open("two", clock=broken, hooks=hooks, **given)
+        with Session.open("two", **given) as two:
+            two.send("Second.")
+        one.send("First.")
 
 
 def test_several_sessions_of_one_process_share_a_store_until_the_last_is_closed(path):

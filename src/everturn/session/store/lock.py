@@ -5,6 +5,7 @@ that a second writer gets.
 """
 
 import os
+from os import getpid
 from typing import Final
 
 from everturn.errors import SessionLocked, StoreError
@@ -23,20 +24,33 @@ class TranscriptLock:
     def __init__(self, io: FileSystem, transcript: str) -> None:
         self._io = io
         self._path = transcript + SUFFIX
+        # A child that is forked has the same descriptor, and the lock stays with this process.
+        self._owner = getpid()
+        self._fd = -1
         self._fd = self._taken(transcript)
+
+    def __del__(self) -> None:
+        """An interrupt can come between taking the lock and keeping it, or in the middle of its release. What
+        nobody can release any more must not keep this process out of its own file."""
+        self._close()
 
     def release(self) -> None:
         """Remove the file, then release the lock; in the other order another process could take the lock and
         lose its file."""
         try:
             # Without a link, somebody removed our file: one of that name is another writer's.
-            if self._io.state(self._fd).links:
+            if getpid() == self._owner and self._io.state(self._fd).links:
                 self._io.remove(self._path)
         except OSError:
             # A file that stays is harmless: the next writer locks it again.
             pass
         finally:
-            self._io.close(self._fd)
+            self._close()
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._io.close(fd)
 
     def _taken(self, transcript: str) -> int:
         for _ in range(TRIES):
@@ -45,7 +59,7 @@ class TranscriptLock:
                 if not self._io.try_lock(fd):
                     raise SessionLocked(_in_use(transcript, self._io.read(fd, WIDTH)))
                 if self._io.state(fd).links:
-                    self._io.write(fd, f"{os.getpid():<{WIDTH}}\n".encode())
+                    self._io.write(fd, f"{getpid():<{WIDTH}}\n".encode())
                     return fd
             except BaseException:
                 self._io.close(fd)
