@@ -3,6 +3,7 @@
 from typing import Any
 
 import builders as b
+import msgspec
 import pytest
 from builders import compute_view
 
@@ -110,6 +111,49 @@ def test_a_missing_parent_is_replaced_by_the_record_before_and_noted():
     found = split_threads(records).main
     assert names(found.records) == ["1", "2", "3", "4"]
     assert found.notes == (ThreadIssue("missing_parent", "3 continues gone, which is not in the file"),)
+
+
+def unlinked(uuid: str, **more: Any) -> Record:
+    """A line without the key of its parent."""
+    return b.record({"type": "user", "uuid": uuid, "message": {"role": "user", "content": uuid}, **more})
+
+
+ROOT = b.record(
+    {"type": "user", "uuid": "1", "parentUuid": None, "message": {"role": "user", "content": "1"}}
+)
+
+
+@pytest.mark.spec("TR-9")
+def test_a_line_that_lost_its_link_continues_the_one_before_it_and_is_noted():
+    found = split_threads((ROOT, reply("2", "1"), unlinked("3"), reply("4", "3"))).main
+    assert names(found.records) == ["1", "2", "3", "4"]
+    assert found.records[2].parent == "2"
+    assert found.notes == (
+        ThreadIssue("missing_parent", "3 does not say what it continues; it is read behind 2"),
+    )
+
+
+@pytest.mark.spec("TR-9")
+def test_an_agent_keeps_a_line_that_lost_its_link():
+    side: dict[str, Any] = {"isSidechain": True}
+    records = (msgspec.structs.replace(ROOT, sidechain=True), reply("2", "1", **side), unlinked("3", **side))
+    assert names(split_threads(records).main.records) == ["1", "2", "3"]
+
+
+def test_a_line_without_a_link_that_was_written_twice_is_nothing_new():
+    again = (ROOT, reply("2", "1"), unlinked("3"), unlinked("3"), reply("4", "3"))
+    assert live(*again) == ["1", "2", "3", "4"]
+
+
+def test_where_roots_are_written_without_the_key_a_line_without_it_is_one():
+    assert live(unlinked("1"), reply("2", "1"), unlinked("3"), reply("4", "3")) == ["3", "4"]
+    assert live(unlinked("1"), unlinked("2")) == ["2"]
+
+
+def test_a_boundary_without_the_key_is_a_root_as_ever():
+    boundary = b.record({"type": "system", "uuid": "b", "subtype": "compact_boundary"})
+    found = split_threads((ROOT, boundary, b.summary(), say("2", "s"))).main
+    assert (names(found.records), found.notes) == (["1", "b", "s", "2"], ())
 
 
 def test_a_parent_that_comes_after_its_child_is_found():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from reliability.callers import SURFACES, Caller, Step
-from surfaces.desk import Desk
+from surfaces.desk import Desk, texts
 
 import everturn
 from everturn.cli import main
@@ -76,6 +76,31 @@ def test_a_report_has_the_damage_among_its_findings(damaged, words):
 )
 def test_a_tool_of_the_server_says_what_the_file_has_lost(damaged_copy, tool):
     assert LOST in tool(Path(damaged_copy))["file_is_damaged"][0]
+
+
+@pytest.mark.spec("TR-9", "TR-10")
+@pytest.mark.parametrize("key", [b'"parentUuyd":', b'"parentUuid":7,"was":'], ids=["another key", "a number"])
+def test_a_line_whose_link_is_damaged_hides_nothing_that_came_before_it(desk, key):
+    with desk.open() as session:
+        desk.talk(session, turns=4, size=10)
+        said = [record.uuid for record in session.conversation.log.view.records]
+    lines = desk.path.read_bytes().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if b"Question 2" in line)
+    lines[at] = lines[at].replace(b'"parentUuid":', key, 1)
+    desk.path.write_bytes(b"".join(lines))
+    with desk.open() as session:
+        found = [record.uuid for record in session.conversation.log.view.records]
+        remarks = session.remarks
+        desk.twin.script("Well.")
+        session.send("And now?")
+    assert found == said
+    name, before = said[4], said[3]
+    assert f"{name} does not say what it continues; it is read behind {before}" in remarks
+    spoken = [part for message in desk.bodies[-1]["messages"] for part in texts(message)]
+    assert [part.split(":")[0].split(" about")[0] for part in spoken] == [
+        *(f"{kind} {turn}" for turn in range(4) for kind in ("Question", "Answer")),
+        "And now?",
+    ]
 
 
 def test_nothing_is_said_of_a_file_that_is_whole(tmp_path):

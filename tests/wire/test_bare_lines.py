@@ -37,7 +37,7 @@ def test_a_field_that_is_not_there_has_its_default(line: dict[str, Any], more: d
     raw = json.dumps({**line, "uuid": "x"}, separators=(",", ":")).encode()
     transcript = parse_session_file(raw)
     assert transcript.flaws == ()
-    assert transcript.records == (Record(kind=line["type"], uuid="x", raw=raw, **more),)
+    assert transcript.records == (Record(kind=line["type"], uuid="x", unlinked=True, raw=raw, **more),)
 
 
 def test_an_operation_on_the_queue_without_words_is_an_empty_message():

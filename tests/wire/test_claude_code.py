@@ -78,6 +78,7 @@ def test_an_assistant_line_is_read_with_what_the_api_said_about_it():
     assert record == Record(
         kind="assistant",
         uuid="a",
+        unlinked=True,
         blocks=(Block("text", b'{"type":"text","text":"hi"}'),),
         reply=ReplyMeta("m", "x", "end_turn", Usage(3, 20, 100, 7, CacheCreation(5, 15)), "req_1"),
         raw=raw,

@@ -108,6 +108,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: RecordKind
     uuid: str
     parent: str = ""
+    # Its line says nothing about a parent, not even that it has none: the link may be lost.
+    unlinked: bool = False
     timestamp: str = ""
     session: str = ""
     agent: str = ""

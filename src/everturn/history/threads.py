@@ -6,7 +6,8 @@ write to the same file. The live thread is the path from the newest message, or 
 to its root, plus the records attached to that path that are not alternatives to it, in file order.
 
 Links can be broken. A missing parent or a circular link is replaced by the record before it in the file, and
-reported: a damaged link never hides what came before it (F62).
+reported: a damaged link never hides what came before it (F62). The same holds for a line without the key of
+its parent, in a file that says of other lines that they have none.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,6 +57,8 @@ def split_threads(records: Iterable[Record]) -> Threads:
     """Split the records of a session file into threads. A file with only sidechain records is the session of
     one agent.
     """
+    records = list(records)
+    names_roots = any(not record.parent and not record.unlinked for record in records)
     main: list[Record] = []
     sides: dict[str, list[Record]] = {}
     owner: dict[str, str] = {}
@@ -68,19 +71,43 @@ def split_threads(records: Iterable[Record]) -> Threads:
         named = record.parent or _logical_parent(record)
         name = record.agent or owner.get(named) or record.uuid
         # A record whose parent was lost begins no other one in the file of an agent.
-        if named and not main and name == record.uuid:
+        is_lost = record.unlinked and names_roots
+        if (named or is_lost) and not main and name == record.uuid:
             name = newest or name
         newest = name
         owner[record.uuid] = name
         sides.setdefault(name, []).append(record)
-    found = tuple(live_thread(members, agent=name) for name, members in sides.items())
+
+    def thread(members: Sequence[Record], agent: str) -> Thread:
+        notes: list[ThreadIssue] = []
+        linked = _with_lost_links(members, notes) if names_roots else members
+        return _live_thread(linked, agent, notes)
+
+    found = tuple(thread(members, name) for name, members in sides.items())
     if not main and len(found) == 1:
         return Threads(found[0])
-    return Threads(live_thread(main, agent=""), found)
+    return Threads(thread(main, ""), found)
 
 
-def live_thread(records: Sequence[Record], *, agent: str) -> Thread:
-    notes: list[ThreadIssue] = []
+def _with_lost_links(records: Sequence[Record], notes: list[ThreadIssue]) -> Sequence[Record]:
+    """Each line whose link was lost, such as by a damaged key, continues the one before it. The first one and
+    a boundary are roots. Only where roots are written as such: a program that leaves the key out for them
+    would get the branch back that it has left."""
+    found = list(records)
+    lost: dict[str, str] = {}
+    for at, record in enumerate(records):
+        if not record.unlinked or record.parent or not at or record.is_boundary:
+            continue
+        if record.uuid not in lost:
+            before = lost[record.uuid] = records[at - 1].uuid
+            what = f"{record.uuid} does not say what it continues; it is read behind {before}"
+            notes.append(ThreadIssue("missing_parent", what))
+        # One that is in the file twice continues the same record both times.
+        found[at] = msgspec.structs.replace(record, parent=lost[record.uuid])
+    return found
+
+
+def _live_thread(records: Sequence[Record], agent: str, notes: list[ThreadIssue]) -> Thread:
     links = _Links(records, notes)
     path = links.path_back_from(_newest_message(records, links.repeats | links.strays))
     # One alone happens in good files, when two lines are written at once. In a circle one is always late.

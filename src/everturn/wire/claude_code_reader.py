@@ -109,7 +109,7 @@ class _Line(msgspec.Struct, rename=CAMEL, gc=False):
 
     type: str = ""
     uuid: str | None = None
-    parent: str | None = None
+    parent: str | msgspec.UnsetType | None = msgspec.UNSET
     logical_parent: str | None = None
     timestamp: str | None = None
     session: str | None = None
@@ -276,6 +276,7 @@ def _record(seen: _Line, raw: bytes) -> Record | None:
         kind=cast(RecordKind, seen.type),
         uuid=seen.uuid,
         parent=seen.parent or "",
+        unlinked=seen.parent is msgspec.UNSET,
         timestamp=seen.timestamp or "",
         session=seen.session or "",
         agent=seen.agent or "",

@@ -85,9 +85,48 @@ def test_a_paused_reply_behind_which_the_user_has_spoken_is_over():
     assert start_of_unanswered(records) == len(ASKED) + 1
 
 
+CALLS = b.assistant(b.call("d1", "Read"), b.call("d2", "Read"), id="m9", uuid="a9")
+FIRST, SECOND = (b.user([b.answer(name, "text")], uuid=f"r-{name}") for name in ("d1", "d2"))
+PARTS = [
+    b.assistant("I look.", id="m9", uuid="a7"),
+    b.assistant(b.call("d1", "Read"), id="m9", uuid="a8"),
+    FIRST,
+    b.assistant(b.call("d2", "Read"), id="m9", uuid="a9"),
+]
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize(
+    ("behind", "start"),
+    [
+        ([CALLS], 0),
+        ([CALLS, b.attachment("note")], 0),
+        ([CALLS, b.user("A hook said so.", uuid="m", isMeta=True)], 0),
+        ([CALLS, FIRST], 0),
+        (PARTS, 0),
+        # What waits for an answer now are the results.
+        ([CALLS, FIRST, SECOND], 1),
+        ([*PARTS, SECOND], 1),
+        # In a longer loop it is the newest result, and the call behind it that waits.
+        ([PARTS[1], FIRST, b.assistant(b.call("d3", "Read"), id="m10", uuid="a10")], 1),
+        # Calls that never got a result are over once the user says something new.
+        ([CALLS, b.user("Never mind.", uuid="u10")], 2),
+        ([CALLS, b.user("Again.", uuid="u10"), b.assistant(b.call("d4", "Read"), id="m11", uuid="a11")], 2),
+    ],
+)
+def test_a_question_waits_as_long_as_the_calls_of_its_reply_do(behind, start):
+    assert start_of_unanswered([*ASKED, *behind]) == len(turn(1)) + start
+
+
+def test_a_call_without_a_result_in_an_earlier_turn_is_over():
+    later = [b.user("Again.", uuid="u10"), b.assistant("Done.", id="m11", uuid="a11")]
+    assert start_of_unanswered([*ASKED, CALLS, *later]) == 0
+
+
 @pytest.mark.spec("CP-37")
 def test_behind_a_summary_that_nobody_has_answered_it_is_what_was_said_since():
     assert start_of_unanswered([b.summary(), b.user("And this?", uuid="u9")]) == 1
+    assert start_of_unanswered([b.summary(), CALLS]) == 1
     assert start_of_unanswered([b.summary()]) == 0
 
 

@@ -33,6 +33,7 @@ from everturn.decide.compact.strategies import (
 from everturn.decide.compact.summary_calls import CallObserver, SummaryCalls
 from everturn.decide.compact.summary_fitting import learn_from_overflow, summary_model
 from everturn.decide.compact.unanswered import (
+    has_open_calls,
     has_unanswered,
     start_of_last_round,
     start_of_paused_turn,
@@ -201,7 +202,9 @@ def _preview(
         # Nothing but that message could be summarized, and if it fits there is no need to.
         return kept if _fits_as_it_is(asked, context) else _planned(asked, context, now)
     least = _least_after(kept, context)
-    if _fits_as_it_is(asked, context) and least >= context.size:
+    # By hand and between a call and its result, a summary that is shorter than expected may still help.
+    may_be_short = asked.trigger == "manual" and has_open_calls(kept.kept)
+    if _fits_as_it_is(asked, context) and least >= context.size and not may_be_short:
         return CompactionSkipped(
             f"A compaction would enlarge the context, from {context.size:,} to about {least:,} tokens: "
             "nearly all of it is the newest message, which is kept."
@@ -308,6 +311,9 @@ def _plan_for(
         case "provider" if plan.keeps_newest:
             # It can only summarize a conversation that ends with a message of the user: the last request.
             found = _divided(plan, first_unsent(plan, context, least_share=0.0), context, now)
+            if found is None and has_open_calls(plan.kept):
+                # Its summary would replace a call whose result is yet to come: another strategy keeps it.
+                return plan
             whole = _planned(_whole(plan.asked), context, now)
             return found or (plan if isinstance(whole, CompactionSkipped) else whole)
         case _:

@@ -5,7 +5,7 @@ fits it is kept as it was recorded, pictures and documents included (`plan.py`);
 and its tail come along as text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 from everturn.decide.authorship import typed_words
@@ -31,7 +31,7 @@ def start_of_unanswered(records: Sequence[Record]) -> int:
     was answered, or nothing was said before. Behind a summary that no reply followed, it is what was said
     since."""
     last = _last_reply(records)
-    first = _first_input(records, last + 1)
+    first = _first_open(records, last + 1)
     if first is None:
         return 0
     limit = last + 1 if last >= 0 else first
@@ -51,8 +51,13 @@ def start_of_paused_turn(records: Sequence[Record]) -> int:
 
 
 def has_unanswered(records: Sequence[Record]) -> bool:
-    """Whether something was said behind the last reply."""
-    return _first_input(records, _last_reply(records) + 1) is not None
+    """Whether something was said behind the last reply, or a call waits for its result."""
+    return _first_open(records, _last_reply(records) + 1) is not None
+
+
+def has_open_calls(records: Sequence[Record]) -> bool:
+    """Whether the newest reply waits for results of its calls."""
+    return any(_calls_of(record) for record in records[_last_reply(records) + 1 :])
 
 
 def room_for_newest(model: Model, fields: Mapping[str, Any], settings: CompactSettings) -> int:
@@ -88,25 +93,58 @@ def unanswered_parts(records: Sequence[Record]) -> list[str]:
 
 
 def _last_reply(records: Sequence[Record]) -> int:
-    """The last reply that is complete. One that the model is to go on with is no answer yet: it is kept with
-    what it answers."""
+    """The last reply that is complete. One that the model is to go on with, or that waits for results of its
+    calls, is no answer yet: it is kept with what it answers."""
     is_followed, message = False, ""
+    results: set[str] = set()
     for at in range(len(records) - 1, -1, -1):
         record = records[at]
         if not is_said(record):
             continue
+        if _ends_calls(record):
+            return next((said for said in range(at - 1, -1, -1) if _is_reply(records[said])), -1)
         if record.kind == "user":
             is_followed = True
+            results |= _results_of(record)
+            continue
         # A response may have several records, and only the last of them says that it was paused.
-        elif is_followed or not (is_unfinished(record) or (message and record.message_id == message)):
+        is_same = bool(message) and record.message_id == message
+        goes_on = is_unfinished(record) and not is_followed
+        if not (is_same or goes_on or _waits(records, at, results)):
             return at
-        else:
-            message = record.message_id
+        message = record.message_id
     return -1
 
 
-def _first_input(records: Sequence[Record], start: int) -> int | None:
-    return next((at for at in range(start, len(records)) if _is_input(records[at])), None)
+def _waits(records: Sequence[Record], at: int, results: Set[str]) -> bool:
+    """Whether the reply that ends here has a call without a result. `results` are those recorded behind it;
+    with split replies, some are recorded between their parts."""
+    calls, found = _calls_of(records[at]), set(results)
+    message = records[at].message_id
+    for record in reversed(records[:at] if message else ()):
+        if record.kind == "user":
+            found |= _results_of(record)
+        elif _is_reply(record):
+            if record.message_id != message:
+                break
+            calls |= _calls_of(record)
+    return not calls <= found
+
+
+def _ends_calls(record: Record) -> bool:
+    """Whether calls that still wait behind this are over: the conversation went on without their results. A
+    result may come with words, and a program may add to it."""
+    return record.compact_summary or (_is_input(record) and not _is_result(record))
+
+
+def _is_reply(record: Record) -> bool:
+    return record.kind == "assistant" and is_said(record)
+
+
+def _first_open(records: Sequence[Record], start: int) -> int | None:
+    """Input that has no answer, or a reply that waits for results of its calls."""
+    behind = range(start, len(records))
+    return next((at for at in behind if _is_input(records[at]) or _calls_of(records[at])), None)
 
 
 def _is_input(record: Record) -> bool:
@@ -115,7 +153,16 @@ def _is_input(record: Record) -> bool:
 
 
 def _is_result(record: Record) -> bool:
-    return any(block.is_result for block in record.blocks)
+    return bool(_results_of(record))
+
+
+def _results_of(record: Record) -> set[str]:
+    return {block.call for block in record.blocks if block.is_result}
+
+
+def _calls_of(record: Record) -> set[str]:
+    """The ids of the calls in a reply that the model sees."""
+    return {block.call for block in record.blocks if block.is_call} if _is_reply(record) else set()
 
 
 def _words(record: Record, calls: dict[str, Block]) -> list[str]:

@@ -107,10 +107,11 @@ def _describe_problems(flaws: Sequence[LineProblem], undone: Record | None) -> I
 
 
 def _same(one: Record, other: Record) -> bool:
-    """Whether two records have the same content. Their bytes may differ in tags and in the working folder."""
+    """Whether two records have the same content. Their bytes may differ in tags, the working folder, and
+    in how they say that there is no parent."""
     return _as_read(one) == _as_read(other)
 
 
 def _as_read(record: Record) -> Record:
     (found,) = parse_session_file(encode_record(record)).records
-    return msgspec.structs.replace(found, raw=b"")
+    return msgspec.structs.replace(found, unlinked=False, raw=b"")
