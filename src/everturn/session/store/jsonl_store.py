@@ -254,10 +254,12 @@ class JsonlStore:
         self._is_unsynced = False
 
     def _check_alone(self) -> None:
-        """Raise if another program changed the file: one that ignores the lock could mix lines with ours."""
+        """Raise if another program changed the file: one that ignores the lock could mix lines with ours. Nor
+        may a record be acknowledged that nobody will find, because the file has another name now."""
         state = self._io.state(self._fd)
-        if not state.links:
-            how = "replaced by another file" if self._io.exists(self.path) else "removed"
+        if not state.links or not self._io.is_at(self._fd, self.path):
+            gone = "moved to another name" if state.links else "removed"
+            how = "replaced by another file" if self._io.exists(self.path) else gone
             raise OSError(errno.ESTALE, f"it was {how} while it was open")
         if state.size != self._size:
             sizes = f"it has {state.size:,} bytes, expected {self._size:,}"
