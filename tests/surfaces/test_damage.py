@@ -78,6 +78,19 @@ def test_a_tool_of_the_server_says_what_the_file_has_lost(damaged_copy, tool):
     assert LOST in tool(Path(damaged_copy))["file_is_damaged"][0]
 
 
+def test_the_next_pin_says_which_earlier_one_cannot_be_read_any_more(tmp_path):
+    path = tmp_path / "session.jsonl"
+    kept = tmp_path / "session.jsonl.pins"
+    results.pin(path, "Use tabs.")
+    kept.write_bytes(kept.read_bytes().replace(b"tabs", b"\xe9abs"))
+    why = f"a pin is lost: line 2 of {kept} cannot be read; pin the text again and remove what is damaged"
+    assert results.pin(path, "Never push to main.") == {
+        "pinned": ["Never push to main."],
+        "kept_in": kept.name,
+        "file_is_damaged": [why],
+    }
+
+
 def test_nothing_is_said_of_a_file_that_is_whole(tmp_path):
     desk = Desk(tmp_path, TwinForTests())
     with desk.open() as session:
