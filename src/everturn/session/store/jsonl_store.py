@@ -207,9 +207,10 @@ class JsonlStore:
         self._held.callback(self._io.close, self._fd)
         if access == "write" and self._fsync != "never":
             sync_folder(self._io, os.path.dirname(self.path))
+        # Before the lines: whoever only reads must not take for lost what a writer has added since.
+        state = self.read_state()
         data = read_whole(self._io, self._fd)
         self._size = len(data)
-        state = self.read_state()
         is_wreck = _is_our_wreck(data)
         transcript = parse_whole_file(data, state) if is_wreck else parse_transcript(data, self.path, state)
         self.flaws = transcript.flaws
