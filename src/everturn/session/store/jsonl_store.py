@@ -23,6 +23,7 @@ from typing import Final, Literal, Self
 
 from everturn.errors import StoreError
 from everturn.history.records import Record
+from everturn.safe_files import MAX_SESSION_BYTES
 from everturn.session.private_files import replace_file, write_blob
 from everturn.session.store.file_system import (
     APPEND,
@@ -240,6 +241,7 @@ class JsonlStore:
     def _write(self, data: bytes) -> None:
         def steps() -> None:
             self._check_alone()
+            self._check_size(self._size + len(data))
             written = self._io.write(self._fd, data)
             self._size += written
             if written != len(data):
@@ -265,6 +267,13 @@ class JsonlStore:
         if state.size != self._size:
             sizes = f"it has {state.size:,} bytes, expected {self._size:,}"
             raise OSError(errno.EBUSY, f"another program wrote to it ({sizes}); open the session again")
+
+    def _check_size(self, size: int) -> None:
+        """Raise before the file is larger than one that can be opened."""
+        if size > MAX_SESSION_BYTES:
+            sizes = f"{size:,} bytes, at most {MAX_SESSION_BYTES:,}"
+            instead = "go on in another session, and read this one"
+            raise OSError(errno.EFBIG, f"it would be too large to be opened again ({sizes}); {instead}")
 
     def _guarded(self, steps: Callable[[], None]) -> None:
         """Run these steps; if they fail or are interrupted, accept no more appends, because it is unknown
