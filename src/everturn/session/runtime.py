@@ -243,7 +243,8 @@ class SessionRuntime:
             head=self.head,
             deferred_tools=self._deferred,
         )
-        if state != SessionState():
+        # Also one that knows nothing says where the transcript ended, so that lost lines are noticed.
+        if state != SessionState() or self.conversation.log.records:
             self.remark(write_state(self.store, state))
 
     def remark(self, *texts: str) -> None:

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
+import msgspec
+
 from everturn.errors import StoreError
 from everturn.history.records import Record
 from everturn.safe_files import MAX_SESSION_BYTES
@@ -215,11 +217,20 @@ class JsonlStore:
         is_wreck = _is_our_wreck(data)
         transcript = parse_whole_file(data, state) if is_wreck else parse_transcript(data, self.path, state)
         self.flaws = transcript.flaws
-        self.notes = self._lines.load(data, transcript)
+        self.notes = (*self._lines.load(data, transcript), *self._describe_state(state))
         if access == "read":
             self.read_only_reason = "it was opened for reading only"
         if (newer := find_newest_format(data)) > FORMAT:
             self._be_readable_only(newer)
+
+    def _describe_state(self, state: bytes) -> tuple[str, ...]:
+        path = self.path + STATE_SUFFIX
+        if _is_object(state) or not (state or os.path.isfile(path)):
+            return ()
+        return (
+            f"{path} cannot be read: whether the end of the transcript is missing is not known, and what was "
+            "known of breakers, cache and costs begins anew",
+        )
 
     def _prepare_folder(self) -> None:
         for folder in make_folders(self._io, os.path.dirname(self.path)):
@@ -288,6 +299,14 @@ class JsonlStore:
         except BaseException:
             self.read_only_reason = "an append was interrupted; open it again to see what it holds"
             raise
+
+
+def _is_object(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return False
+    return True
 
 
 def _is_our_wreck(data: bytes) -> bool:
