@@ -231,10 +231,13 @@ def touch_file(path: "str | os.PathLike[str]") -> None:
 
 
 def append_line(path: "str | os.PathLike[str]", line: bytes) -> None:
-    """Append durably to a file of our own, in one write."""
+    """Append durably to a file of our own, in one write. Raises OSError if only a part was written."""
     fd = _checked(_opened(os.fspath(path), _WRITE | os.O_APPEND, None), os.fspath(path))
     try:
-        os.write(fd, line)
+        if (written := os.write(fd, line)) != len(line):
+            raise OSError(
+                errno.ENOSPC, f"only {written:,} of {len(line):,} bytes were written", os.fspath(path)
+            )
         os.fsync(fd)
     finally:
         os.close(fd)

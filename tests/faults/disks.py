@@ -37,6 +37,9 @@ class MemoryDisk:
     def exists(self, path: str) -> bool:
         return True
 
+    def is_at(self, fd: int, path: str) -> bool:
+        return self.files.get(path) is self.fds[fd][0]
+
     def open(self, path: str, flags: int) -> int:
         if flags & os.O_DIRECTORY:
             found = self.files.setdefault(path + "/", Inode())
@@ -122,6 +125,9 @@ class Trap:
 
     def exists(self, path: str) -> bool:
         return self.inner.exists(path)
+
+    def is_at(self, fd: int, path: str) -> bool:
+        return self.inner.is_at(fd, path)
 
     def open(self, path: str, flags: int) -> int:
         return self._do("open", lambda: self.inner.open(path, flags))

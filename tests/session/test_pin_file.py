@@ -47,6 +47,21 @@ def test_the_file_is_the_owners_alone_and_no_link_is_followed(tmp_path: Path):
     assert pin_file_path(tmp_path / "own.jsonl").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_pin_that_was_not_written_whole_is_an_error_and_the_next_one_is_kept(tmp_path: Path, monkeypatch):
+    transcript = tmp_path / "a.jsonl"
+    append_pin(transcript, "First.")
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: write(fd, data[: len(data) // 2]))
+        with pytest.raises(InputError) as raised:
+            append_pin(transcript, "Second.")
+    path = pin_file_path(transcript)
+    why = "only 5 of 11 bytes were written"
+    assert str(raised.value) == f"Nothing was pinned: {path} cannot be written: {why}."
+    assert append_pin(transcript, "Third.") == ("First.", "Third.")
+    assert read_pins(transcript) == ("First.", "Third.")
+
+
 @pytest.mark.parametrize("words", ["", " \n", "x" * (MAX_CHARACTERS + 1)])
 def test_nothing_and_too_much_are_refused_in_words(tmp_path: Path, words: str):
     with pytest.raises(UsageError):

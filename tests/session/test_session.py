@@ -40,7 +40,7 @@ from everturn.history.edits import Compacted, Pinned, Undone
 from everturn.measure.capabilities import ANTHROPIC
 from everturn.session.hooks.run import CallbackHook, Hooks
 from everturn.session.note_taker import NoteTaker
-from everturn.session.pin_file import append_pin
+from everturn.session.pin_file import append_pin, pin_file_path
 from everturn.session.tools import ToolResult
 from everturn.session.upstream import RawResponse, UpstreamError
 from everturn.twin.testing import TwinForTests
@@ -556,6 +556,32 @@ def test_words_pinned_from_outside_are_taken_in_by_the_next_compaction_once(desk
             desk.talk(session, turns=1)
         pins = [each.edit for each in session.conversation.log.records if isinstance(each.edit, Pinned)]
     assert pins == [Pinned(label_agent_pin("Keep the API stable."), "pinned by the agent")]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda kept: kept.replace(b"never", b"nev\xe9r"), id="a byte that is not UTF-8"),
+        pytest.param(lambda kept: kept.replace(b'"never', b"Xnever"), id="the first byte of the line"),
+        pytest.param(lambda kept: kept.replace(b'main"', b"mainX"), id="the last byte of the line"),
+        pytest.param(lambda kept: kept.replace(b'main"\n', b'main"X'), id="its line break"),
+    ],
+)
+def test_a_pin_from_outside_that_cannot_be_read_any_more_is_a_remark(desk, damage):
+    with desk.open() as session:
+        desk.talk(session)
+        for text in ("never push to main", "the port is 8443"):
+            append_pin(session.path, text)
+        file = pin_file_path(session.path)
+        # Not acknowledged, so not missed.
+        file.write_bytes(damage(file.read_bytes()) + b'\n"cut off by a cra')
+        desk.twin.script(SUMMARY)
+        assert isinstance(session.compact(), Compaction)
+        assert "the port is 8443" in words_in_view(session)
+        assert "never push to main" not in words_in_view(session)
+        assert session.remarks == [
+            f"a pin is lost: line 2 of {file} cannot be read; pin the text again and remove what is damaged"
+        ]
 
 
 @pytest.mark.spec("CP-18")

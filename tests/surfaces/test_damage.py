@@ -103,6 +103,49 @@ def test_a_line_whose_link_is_damaged_hides_nothing_that_came_before_it(desk, ke
     ]
 
 
+def test_the_next_pin_says_which_earlier_one_cannot_be_read_any_more(tmp_path):
+    path = tmp_path / "session.jsonl"
+    kept = tmp_path / "session.jsonl.pins"
+    results.pin(path, "Use tabs.")
+    kept.write_bytes(kept.read_bytes().replace(b"tabs", b"\xe9abs"))
+    why = f"a pin is lost: line 2 of {kept} cannot be read; pin the text again and remove what is damaged"
+    assert results.pin(path, "Never push to main.") == {
+        "pinned": ["Never push to main."],
+        "kept_in": kept.name,
+        "file_is_damaged": [why],
+    }
+
+
+@pytest.mark.spec("TR-10")
+def test_a_lost_pin_is_noticed_in_a_session_that_has_nothing_else(tmp_path):
+    desk = Desk(tmp_path, TwinForTests())
+    with desk.open() as session:
+        session.pin("Use tabs.")
+        session.pin("Never push to main.")
+    whole = desk.path.read_bytes()
+    first = whole[: whole.index(b"\n") + 1]
+    desk.path.write_bytes(first)
+    sizes = f"it has {len(first):,} bytes, and had {len(whole):,} when its state was written"
+    with desk.open() as session:
+        assert session.remarks == [f"line 1: the end of the file is missing: {sizes}"]
+
+
+@pytest.mark.parametrize("left", [b"", b'{"breaker":{"fail', b"\0" * 200, b"[]"])
+def test_a_state_file_that_cannot_be_read_is_a_remark_once(tmp_path, left):
+    desk = Desk(tmp_path, TwinForTests())
+    with desk.open() as session:
+        desk.talk(session, turns=1)
+    state = tmp_path / "session.jsonl.state.json"
+    state.write_bytes(left)
+    with desk.open() as session:
+        assert session.remarks == [
+            f"{state} cannot be read: whether the end of the transcript is missing is not known, and what "
+            "was known of breakers, cache and costs begins anew"
+        ]
+    with desk.open() as session:
+        assert session.remarks == []
+
+
 def test_nothing_is_said_of_a_file_that_is_whole(tmp_path):
     desk = Desk(tmp_path, TwinForTests())
     with desk.open() as session:

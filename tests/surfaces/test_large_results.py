@@ -1,5 +1,6 @@
-"""The file of a large result is there when the model is pointed to it, also if somebody has deleted it."""
+"""The file of a large result is whole when the model is pointed to it, whatever has happened to the file."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -30,16 +31,60 @@ def test_a_deleted_file_of_a_large_result_is_written_again_when_the_session_is_o
         assert path.read_bytes() == was
 
 
-def test_a_file_that_is_there_stays_as_it_is_and_reading_writes_none(desk):
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(lambda was: b"", id="empty"),
+        pytest.param(lambda was: was[:100], id="cut"),
+        pytest.param(lambda was: b"other text\n" * 400, id="changed"),
+        pytest.param(lambda was: was[: len(was) // 2].ljust(len(was), b"\0"), id="zeros at its end"),
+    ],
+)
+def test_a_file_that_a_power_cut_left_empty_or_cut_is_written_again(desk, left):
     with large(desk) as session:
         run_large(desk, session)
         (path,) = Path(session._runtime.store.blob_folder).iterdir()
-    path.write_text("mine")
+        was = path.read_bytes()
+    path.write_bytes(left(was))
+    with large(desk) as session:
+        assert (path.read_bytes(), session.remarks) == (was, [])
+
+
+def test_a_whole_file_stays_as_it_is_and_reading_writes_none(desk):
+    with large(desk) as session:
+        run_large(desk, session)
+        (path,) = Path(session._runtime.store.blob_folder).iterdir()
+    os.utime(path, (1, 1))
     with large(desk):
-        assert path.read_text() == "mine"
+        assert path.stat().st_mtime == 1
     path.unlink()
     with large(desk, access="read"):
         assert not path.exists()
+
+
+def test_a_directory_in_place_of_the_file_is_a_remark(desk):
+    with large(desk) as session:
+        run_large(desk, session)
+        (path,) = Path(session._runtime.store.blob_folder).iterdir()
+    path.unlink()
+    path.mkdir()
+    with large(desk) as session:
+        assert session.remarks == [f"{path} could not be written: Is a directory."]
+
+
+def test_a_file_that_did_not_move_with_its_session_is_a_remark(desk):
+    with large(desk) as session:
+        run_large(desk, session)
+        (path,) = Path(session._runtime.store.blob_folder).iterdir()
+    desk.path = desk.path.rename(desk.path.with_name("moved.jsonl"))
+    with large(desk) as session:
+        assert session.remarks == []
+    shutil.rmtree(path.parent)
+    with large(desk) as session:
+        assert session.remarks == [
+            f"the file of a large result does not exist, and the model cannot read it: {path}; "
+            "if the session was moved or copied, put the folder of this file there again"
+        ]
 
 
 def test_no_file_is_written_outside_the_folder_of_the_session(desk, tmp_path):

@@ -5,6 +5,7 @@ reason on stderr; 2 for wrong arguments.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -40,7 +41,8 @@ def export(
     CONVERSATION is a name from the list, or its end: what `x-everturn-session` says is enough.
 
     The store is the one given with --store, or configured as `store.url`. It is not changed. With
-    --out, large results that were moved to files are written beside it, into FILE.files.
+    --out, large results that were moved to files are written beside it, into FILE.files, and its state
+    into FILE.state.json. What the conversation has lost is said on stderr.
     """
     from everturn.session.store.places import open_for_reading
 
@@ -54,7 +56,10 @@ def export(
             if conversation is None:
                 _list(stores, owner, as_json)
             else:
-                _write(stores.open(owner, _find(stores, owner, conversation), access="read"), out)
+                name = _find(stores, owner, conversation)
+                store = stores.open(owner, name, access="read")
+                _write(store, out)
+                _warn(name, store.notes)
         finally:
             stores.close()
 
@@ -86,7 +91,10 @@ def _write(store: "Store", out: Path | None) -> None:
     from everturn.safe_files import MAX_SESSION_BYTES, read_file
     from everturn.session.private_files import write_blob
     from everturn.session.store.jsonl_store import FILES_SUFFIX
+    from everturn.session.transcripts import STATE_SUFFIX
 
+    # Before the lines: it says where they ended, and somebody may be writing more of them.
+    state = store.read_state()
     data = read_file(store.write_copy(), max_bytes=MAX_SESSION_BYTES)
     if out is None:
         if sys.stdout.isatty():
@@ -95,6 +103,16 @@ def _write(store: "Store", out: Path | None) -> None:
         sys.stdout.buffer.write(data)
         return
     write_output(out, data)
+    if state:
+        write_output(Path(f"{out}{STATE_SUFFIX}"), state)
     blobs = Path(store.blob_folder)
     for each in sorted(blobs.iterdir()) if blobs.is_dir() else ():
         write_blob(Path(f"{out}{FILES_SUFFIX}"), each.name, read_file(each, max_bytes=MAX_SESSION_BYTES))
+
+
+def _warn(name: str, notes: Sequence[str]) -> None:
+    """Say what the store noted when it opened the conversation: whoever gets the file must know that it is
+    not all."""
+    if notes:
+        more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+        say(f"Warning: {name}: {notes[0]}{more}", err=True)

@@ -16,7 +16,7 @@ from everturn.history.log import Log
 from everturn.history.threads import split_threads
 from everturn.replay.audit import audit as audit_sessions
 from everturn.replay.sessions import read_sessions
-from everturn.session.pin_file import append_pin
+from everturn.session.pin_file import append_pin, read_pin_file
 from everturn.session.recall.index import RecallIndex
 from everturn.session.recall.search import search
 from everturn.session.recorded import open_session
@@ -132,4 +132,6 @@ def _damage(problems: Sequence[str]) -> dict[str, Any]:
 
 
 def pin(file: Path, words: str) -> dict[str, Any]:
-    return {"pinned": list(append_pin(file, words)), "kept_in": f"{file.name}.pins"}
+    pinned = list(append_pin(file, words))
+    damage = read_pin_file(file).damage
+    return {"pinned": pinned, "kept_in": f"{file.name}.pins", **_damage([damage] if damage else [])}

@@ -6,8 +6,10 @@ Whoever can write the file can write pins: each is carried with a label that it 
 """
 
 import os
+import re
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +21,15 @@ SUFFIX: Final = ".pins"
 # A longer text belongs in a file, which the model can read again. Our choice.
 MAX_CHARACTERS: Final = 2_000
 _TEXT = msgspec.json.Decoder(str)
+# The beginning of a line that was not written to its end: a text that is not closed.
+_OPEN_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*\\?', re.DOTALL)
+
+
+class PinFile(NamedTuple):
+    """The pins in order, each once, and a remark about lines that cannot be read; "" if there are none."""
+
+    pins: tuple[str, ...] = ()
+    damage: str = ""
 
 
 def pin_file_path(transcript: str | os.PathLike[str]) -> Path:
@@ -26,23 +37,42 @@ def pin_file_path(transcript: str | os.PathLike[str]) -> Path:
 
 
 def read_pins(transcript: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The pins in order, each once. An incomplete line is skipped: its writer crashed before `append_pin`
-    returned."""
+    return read_pin_file(transcript).pins
+
+
+def read_pin_file(transcript: str | os.PathLike[str]) -> PinFile:
+    """An incomplete line is skipped: its writer crashed before `append_pin` returned."""
     path = pin_file_path(transcript)
     try:
-        lines = read_file(path, follow=False).splitlines()
+        lines = read_file(path, follow=False).split(b"\n")
     except FileNotFoundError:
-        return ()
+        return PinFile()
     except OSError as problem:
         raise InputError(f"The pins in {path} cannot be read: {problem.strerror}.") from problem
-    return tuple(dict.fromkeys(text for line in lines if (text := _read(line))))
+    texts, damaged = list[str](), list[int]()
+    # A complete line is followed by an empty one: its own line break comes before that of the next append.
+    for number, (line, following) in enumerate(pairwise((*lines, b"more")), start=1):
+        text = _read(line)
+        if text is not None:
+            texts.append(text)
+        elif not (following and _OPEN_TEXT.fullmatch(line)):
+            damaged.append(number)
+    return PinFile(tuple(dict.fromkeys(filter(None, texts))), _describe_damage(path, damaged))
 
 
-def _read(line: bytes) -> str:
+def _read(line: bytes) -> str | None:
+    """The text of a line, "" of an empty one; None if it cannot be read."""
     try:
-        return _TEXT.decode(line)
+        return _TEXT.decode(line) if line else ""
     except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _describe_damage(path: Path, lines: list[int]) -> str:
+    if not lines:
         return ""
+    which = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines))}"
+    return f"a pin is lost: {which} of {path} cannot be read; pin the text again and remove what is damaged"
 
 
 def append_pin(transcript: str | os.PathLike[str], text: str) -> tuple[str, ...]:

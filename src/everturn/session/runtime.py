@@ -42,7 +42,7 @@ from everturn.session.loop_hooks import PermissionCallback
 from everturn.session.memory_files.attach import SessionMemory
 from everturn.session.note_taker import NoteTaker
 from everturn.session.opening import ProviderClient, build_preamble
-from everturn.session.pin_file import read_pins
+from everturn.session.pin_file import read_pin_file
 from everturn.session.session_effects import SessionCallbacks, SessionEffectHandler
 from everturn.session.state_file import SessionState, read_state, write_state
 from everturn.session.store import Store
@@ -257,7 +257,8 @@ class SessionRuntime:
             head=self.head,
             deferred_tools=self._deferred,
         )
-        if state != SessionState():
+        # Also one that knows nothing says where the transcript ended, so that lost lines are noticed.
+        if state != SessionState() or self.conversation.log.records:
             self.remark(write_state(self.store, state))
 
     def remark(self, *texts: str) -> None:
@@ -313,11 +314,12 @@ class SessionRuntime:
     def _take_pins(self) -> None:
         known = {pin.text for pin in self.conversation.log.view.pins}
         try:
-            found = read_pins(self.store.path)
+            found = read_pin_file(self.store.path)
         except InputError as problem:
             self.remark(str(problem))
             return
-        for text in map(label_agent_pin, found):
+        self.remark(found.damage)
+        for text in map(label_agent_pin, found.pins):
             if text not in known:
                 self.append_edit(Pinned(text, "pinned by the agent"))
 

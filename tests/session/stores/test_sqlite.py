@@ -6,8 +6,10 @@ from datetime import datetime
 
 import builders as b
 import pytest
+from click.testing import CliRunner
 
 from everturn import Session
+from everturn.cli import main
 from everturn.errors import SessionLocked, StoreError
 from everturn.session.hooks.run import CallbackHook, Hooks
 from everturn.session.store.folder import SqliteStores
@@ -116,6 +118,88 @@ def test_an_index_that_fails_loses_no_record(path, caplog):
     assert [record.uuid for record in store.reopen().records] == ["before", "after"]
     assert "no such table: conversation" in caplog.text
     stores.close()
+
+
+def add_folders(kept):
+    for name in (".git", "my project", "lost+found", "t/dir.jsonl", "t/.folder.jsonl"):
+        (kept / name).mkdir()
+
+
+def add_a_pipe(kept):
+    os.mkfifo(kept / "t" / "pipe.jsonl")
+
+
+def add_links(kept):
+    (kept / "t" / "loop.jsonl").symlink_to("loop.jsonl")
+    (kept / "loop").symlink_to("loop")
+    (kept / "t" / "gone.jsonl").symlink_to("nothing")
+
+
+def add_files(kept):
+    (kept / "a file").touch()
+    (kept / "t" / "no name.jsonl").write_text('{"type":"user"}\n')
+    (kept / "t" / "._one.jsonl").write_bytes(b"\0\5\x16\7")
+
+
+@pytest.mark.parametrize("add", [add_folders, add_a_pipe, add_links, add_files])
+def test_what_lies_beside_the_transcripts_hides_none_of_them(path, add):
+    stores = open_stores(f"sqlite:{path}")
+    stores.open("t", "one").append([b.assistant("first", id="msg_1")])
+    stores.close()
+    add(path.parent)
+    for url in (f"sqlite:{path}", str(path.parent)):
+        stores = open_stores(url)
+        found = ([each.name for each in stores.conversations("t")], stores.find_by_message("t", "msg_1"))
+        assert found == (["one"], "one")
+        assert stores.find_by_message("t", "msg_2") is None
+        assert list(stores.first_lines("t", 9)) == ["one"]
+        stores.close()
+    listed = CliRunner().invoke(main, ["export", "--store", f"sqlite:{path}", "--tenant", "t"])
+    assert (listed.exit_code, listed.stdout.split()[2:]) == (0, ["one"])
+
+
+@pytest.mark.parametrize("name", ["t", "t/one.jsonl"])
+def test_what_cannot_be_read_is_skipped_with_a_warning_and_not_forgotten(path, name, monkeypatch, caplog):
+    stores = open_stores(f"sqlite:{path}")
+    stores.open("t", "one").append([b.assistant("first", id="msg_1")])
+    stores.open("u", "two").append([b.assistant("second", id="msg_2")])
+    stores.close()
+    closed, listdir, stat = path.parent / name, os.listdir, os.stat
+
+    # The owner of the machine may read everything, also where tests run as this user.
+    def refuse_listing(folder):
+        if os.fspath(folder) == str(closed):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return listdir(folder)
+
+    def refuse_looking(at, **how):
+        if os.fspath(at) == str(path.parent / "t" / "one.jsonl"):
+            raise PermissionError(13, "Permission denied", str(at))
+        return stat(at, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", refuse_listing)
+        patch.setattr(os, "stat", refuse_looking)
+        open_stores(f"sqlite:{path}").close()
+    assert f"{closed} " in caplog.text
+    assert "cannot be read: Permission denied." in caplog.text
+    stores = open_stores(f"sqlite:{path}")
+    assert [stores.find_by_message(*each) for each in (("t", "msg_1"), ("u", "msg_2"))] == ["one", "two"]
+    stores.close()
+
+
+def test_a_version_of_the_schema_that_is_no_number_is_explained(path):
+    SqliteStores(path).close()
+    database = sqlite3.connect(path)
+    with database:
+        database.execute("UPDATE schema_version SET version = 'x'")
+    database.close()
+    with pytest.raises(StoreError) as raised:
+        SqliteStores(path)
+    assert str(raised.value) == (
+        f"The database {path} is damaged: its schema_version holds 'x' and 1 instead of two numbers. Move it "
+        "away: what it knows of transcripts is read from them again, and its counters begin at 0."
+    )
 
 
 @pytest.mark.spec("GW-17")

@@ -125,6 +125,32 @@ def test_the_end_of_a_name_is_enough_to_export_a_conversation(tmp_path):
     assert (code, "2 conversations end with b2. Give the whole name of one." in said) == (2, True)
 
 
+def test_an_export_says_that_the_end_of_the_conversation_is_lost_and_so_does_the_exported_file(
+    twin, tmp_path
+):
+    store = {"url": f"sqlite:{tmp_path}/kept/s.sqlite", "tenant": "acme"}
+    with everturn.Session.open("work", client=twin.client(), store=store, config=None) as session:
+        session.send("My cat is called Minka.")
+        session.send("What is it called?")
+        path = Path(session.path)
+    whole, out = path.read_bytes(), tmp_path / "out.jsonl"
+    arguments = ["export", "work", "--store", store["url"], "--tenant", "acme"]
+
+    def export(*more: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, [*arguments, *more])
+        return done.exit_code, done.stderr
+
+    assert export("--out", str(out)) == (0, "")
+    assert CliRunner().invoke(main, ["recall", str(out), "Minka"]).stderr == ""
+    rest = b"".join(whole.splitlines(keepends=True)[:-2])
+    path.write_bytes(rest)
+    sizes = f"it has {len(rest):,} bytes, and had {len(whole):,} when its state was written"
+    lost = f"line 2: the end of the file is missing: {sizes}"
+    assert export("--out", str(out)) == export() == (0, f"Warning: work: {lost}\n")
+    found = CliRunner().invoke(main, ["recall", str(out), "Minka"])
+    assert (found.exit_code, found.stderr) == (0, f"Warning: {out} is damaged: {lost}\n")
+
+
 @pytest.mark.spec("GW-17")
 def test_a_session_works_beside_a_replica_of_the_next_version_and_says_when_it_is_too_old(
     twin, new_database, tmp_path

@@ -76,10 +76,15 @@ class StoreFactory(Protocol):
         ...
 
 
+def is_name(text: str) -> bool:
+    """Whether this can be the name of a tenant or of a conversation."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_names(tenant: str, conversation: str = "x") -> None:
     """Raise if these cannot be names of a tenant and of a conversation."""
     for kind, name in (("tenant", tenant), ("conversation", conversation)):
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             raise UsageError(
                 f"{name!r} cannot be the name of a {kind}: use at most 200 letters, digits and any of "
                 "_.@:+=-, with a letter, a digit or _ first."

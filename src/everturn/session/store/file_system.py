@@ -34,6 +34,7 @@ class FileStatus(NamedTuple):
 class FileSystem(Protocol):
     def make_folder(self, path: str) -> None: ...
     def exists(self, path: str) -> bool: ...
+    def is_at(self, fd: int, path: str) -> bool: ...
     def open(self, path: str, flags: int) -> int: ...
     def state(self, fd: int) -> FileStatus: ...
     def read(self, fd: int, size: int) -> bytes: ...
@@ -52,6 +53,16 @@ class LocalFileSystem:
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
+
+    def is_at(self, fd: int, path: str) -> bool:
+        """Whether the open file is the one that this path leads to."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            # A folder that was closed to us, for example, does not say that the file is another one.
+            return True
 
     def open(self, path: str, flags: int) -> int:
         """Without blocking: a pipe of this name would wait for its other end."""

@@ -7,8 +7,9 @@ and a reply is found by reading. `SqliteStores` is for one process, such as a ga
 import logging
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from typing import Final
 from everturn.errors import InputError, SessionLocked, StoreError
 from everturn.history.records import Record
 from everturn.safe_files import MAX_SESSION_BYTES, open_stream, read_file
-from everturn.session.store.factory import CounterStep, StoredConversation, check_names
+from everturn.session.store.factory import CounterStep, StoredConversation, check_names, is_name
 from everturn.session.store.file_system import LocalFileSystem
 from everturn.session.store.jsonl_store import Fsync, JsonlStore
 from everturn.session.store.lock import TranscriptLock
@@ -46,7 +47,7 @@ class _Transcripts:
         return self.folder / tenant / (conversation + SUFFIX)
 
     def open(self, path: Path, access: Access, appended: "Appended | None" = None) -> "FolderStore":
-        if access == "read" and not path.exists():
+        if access == "read" and _is_missing(path):
             raise InputError(
                 f"There is no conversation {path.stem} of the tenant {path.parent.name} in {self.folder}."
             )
@@ -58,15 +59,10 @@ class _Transcripts:
         """When each transcript was written, the newest first."""
         check_names(tenant)
         found: list[tuple[float, Path]] = []
-        try:
-            entries = list(os.scandir(self.folder / tenant))
-        except FileNotFoundError:
-            return []
-        for entry in entries:
-            # Not those that were removed since they were listed, nor links to nothing.
-            with suppress(FileNotFoundError):
-                if entry.name.endswith(SUFFIX) and (state := entry.stat()).st_size:
-                    found.append((state.st_mtime, Path(entry.path)))
+        for path in _list_folder(self.folder / tenant):
+            # What lies beside transcripts may have any name, and be anything.
+            if path.suffix == SUFFIX and is_name(path.stem) and (state := _state_of(path)):
+                found.append((state.st_mtime, path))
         return sorted(found, reverse=True)
 
     def first_lines(self, tenant: str, names: Sequence[StoredConversation]) -> dict[str, bytes]:
@@ -81,13 +77,68 @@ class _Transcripts:
         return found
 
     def tenants(self) -> Iterator[str]:
-        for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
-            if entry.is_dir():
-                yield entry.name
+        for path in sorted(_list_folder(self.folder)):
+            if is_name(path.name) and os.path.isdir(path):
+                yield path.name
 
     def close(self) -> None:
         for store in list(self._open):
             store.close()
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in os.listdir(folder)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise StoreError(f"{folder} cannot be read: {why}. Check its permissions.") from problem
+
+
+def _state_of(path: Path) -> os.stat_result | None:
+    """What the system says about a transcript; None if it is empty, or no file, or cannot be looked at."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        # It was removed since it was listed, or is a link to nothing.
+        return None
+    except OSError as problem:
+        _warn_of_file(path, problem)
+        return None
+    return found if found.st_size and stat.S_ISREG(found.st_mode) else None
+
+
+def _read_found(path: Path) -> bytes:
+    """A transcript of a list; nothing if it cannot be read: one file must not hide the others."""
+    try:
+        return read_file(path, max_bytes=MAX_SESSION_BYTES)
+    except FileNotFoundError:
+        return b""
+    except OSError as problem:
+        _warn_of_file(path, problem)
+        return b""
+
+
+def _warn_of_file(path: Path, problem: OSError) -> None:
+    log.warning("everturn: %s is skipped, it cannot be read: %s.", path, problem.strerror or problem)
+
+
+def _is_missing(path: Path) -> bool:
+    """Whether there is nothing of this name. What cannot be looked at may be there."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether this is no transcript any more, or cannot be one."""
+    is_named = is_name(path.stem) and is_name(path.parent.name)
+    return not is_named or _is_missing(path) or (os.path.exists(path) and _state_of(path) is None)
 
 
 # Takes the records that were appended, and the size of the file now.
@@ -139,7 +190,7 @@ class FolderStores:
         """Reads the transcripts, the oldest first; use a database where there are many."""
         wanted = re.compile(re.escape(message_id).encode())
         for _, path in reversed(self._transcripts.list_files(tenant)):
-            data = read_file(path, max_bytes=MAX_SESSION_BYTES)
+            data = _read_found(path)
             if wanted.search(data) and message_id in _message_ids(parse_session_file(data).records):
                 return path.stem
         return None
@@ -235,14 +286,19 @@ class SqliteStores:
         """Index what was written while nobody watched, or in the moment of a crash."""
         known = self._index.sizes()
         for tenant in self._transcripts.tenants():
-            for changed, path in self._transcripts.list_files(tenant):
-                size = path.stat().st_size
-                if known.pop((tenant, path.stem), 0) != size:
-                    found = parse_session_file(read_file(path, max_bytes=MAX_SESSION_BYTES)).records
-                    ids = _message_ids(found)
-                    self._index.note_conversation(tenant, path.stem, "", size, ids, changed)
+            try:
+                files = self._transcripts.list_files(tenant)
+            except StoreError as problem:
+                log.warning("everturn: %s", problem)
+                continue
+            for changed, path in files:
+                state, size = _state_of(path), known.pop((tenant, path.stem), 0)
+                if state and state.st_size != size and (data := _read_found(path)):
+                    ids = _message_ids(parse_session_file(data).records)
+                    self._index.note_conversation(tenant, path.stem, "", len(data), ids, changed)
         for tenant, name in known:
-            self._index.forget_conversation(tenant, name)
+            if _is_gone(self._transcripts.folder / tenant / (name + SUFFIX)):
+                self._index.forget_conversation(tenant, name)
 
 
 def _lock_store(path: Path) -> TranscriptLock:

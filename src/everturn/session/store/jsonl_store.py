@@ -21,8 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
+import msgspec
+
 from everturn.errors import StoreError
 from everturn.history.records import Record
+from everturn.safe_files import MAX_SESSION_BYTES
 from everturn.session.private_files import replace_file, write_blob
 from everturn.session.store.file_system import (
     APPEND,
@@ -207,17 +210,27 @@ class JsonlStore:
         self._held.callback(self._io.close, self._fd)
         if access == "write" and self._fsync != "never":
             sync_folder(self._io, os.path.dirname(self.path))
+        # Before the lines: whoever only reads must not take for lost what a writer has added since.
+        state = self.read_state()
         data = read_whole(self._io, self._fd)
         self._size = len(data)
-        state = self.read_state()
         is_wreck = _is_our_wreck(data)
         transcript = parse_whole_file(data, state) if is_wreck else parse_transcript(data, self.path, state)
         self.flaws = transcript.flaws
-        self.notes = self._lines.load(data, transcript)
+        self.notes = (*self._lines.load(data, transcript), *self._describe_state(state))
         if access == "read":
             self.read_only_reason = "it was opened for reading only"
         if (newer := find_newest_format(data)) > FORMAT:
             self._be_readable_only(newer)
+
+    def _describe_state(self, state: bytes) -> tuple[str, ...]:
+        path = self.path + STATE_SUFFIX
+        if _is_object(state) or not (state or os.path.isfile(path)):
+            return ()
+        return (
+            f"{path} cannot be read: whether the end of the transcript is missing is not known, and what was "
+            "known of breakers, cache and costs begins anew",
+        )
 
     def _prepare_folder(self) -> None:
         for folder in make_folders(self._io, os.path.dirname(self.path)):
@@ -239,6 +252,7 @@ class JsonlStore:
     def _write(self, data: bytes) -> None:
         def steps() -> None:
             self._check_alone()
+            self._check_size(self._size + len(data))
             written = self._io.write(self._fd, data)
             self._size += written
             if written != len(data):
@@ -254,14 +268,23 @@ class JsonlStore:
         self._is_unsynced = False
 
     def _check_alone(self) -> None:
-        """Raise if another program changed the file: one that ignores the lock could mix lines with ours."""
+        """Raise if another program changed the file: one that ignores the lock could mix lines with ours. Nor
+        may a record be acknowledged that nobody will find, because the file has another name now."""
         state = self._io.state(self._fd)
-        if not state.links:
-            how = "replaced by another file" if self._io.exists(self.path) else "removed"
+        if not state.links or not self._io.is_at(self._fd, self.path):
+            gone = "moved to another name" if state.links else "removed"
+            how = "replaced by another file" if self._io.exists(self.path) else gone
             raise OSError(errno.ESTALE, f"it was {how} while it was open")
         if state.size != self._size:
             sizes = f"it has {state.size:,} bytes, expected {self._size:,}"
             raise OSError(errno.EBUSY, f"another program wrote to it ({sizes}); open the session again")
+
+    def _check_size(self, size: int) -> None:
+        """Raise before the file is larger than one that can be opened."""
+        if size > MAX_SESSION_BYTES:
+            sizes = f"{size:,} bytes, at most {MAX_SESSION_BYTES:,}"
+            instead = "go on in another session, and read this one"
+            raise OSError(errno.EFBIG, f"it would be too large to be opened again ({sizes}); {instead}")
 
     def _guarded(self, steps: Callable[[], None]) -> None:
         """Run these steps; if they fail or are interrupted, accept no more appends, because it is unknown
@@ -276,6 +299,14 @@ class JsonlStore:
         except BaseException:
             self.read_only_reason = "an append was interrupted; open it again to see what it holds"
             raise
+
+
+def _is_object(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return False
+    return True
 
 
 def _is_our_wreck(data: bytes) -> bool:

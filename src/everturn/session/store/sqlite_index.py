@@ -143,13 +143,25 @@ class SqliteIndex:
         with self._transaction():
             self._db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER, oldest INTEGER)")
             row = self._db.execute("SELECT version, oldest FROM schema_version").fetchone()
-            for each in plan_migrations(
-                SchemaVersion(*row) if row else SchemaVersion(), migrations, str(self.path)
-            ):
+            found = self._checked_version(row) if row else SchemaVersion()
+            for each in plan_migrations(found, migrations, str(self.path)):
                 for statement in each.statements:
                     self._db.execute(statement)
                 self._db.execute("DELETE FROM schema_version")
                 self._db.execute("INSERT INTO schema_version VALUES (?, ?)", (each.version, each.oldest))
+
+    def _checked_version(self, row: Sequence[object]) -> SchemaVersion:
+        """SQLite keeps any value in any column."""
+        match row:
+            case [int() as version, int() as oldest]:
+                return SchemaVersion(version, oldest)
+            case _:
+                held = " and ".join(map(repr, row))
+                raise StoreError(
+                    f"The database {self.path} is damaged: its schema_version holds {held} instead of two "
+                    "numbers. Move it away: what it knows of transcripts is read from them again, and its "
+                    "counters begin at 0."
+                )
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
