@@ -148,11 +148,12 @@ def test_run_passes_on_signals(tmp_path: Path):
         assert process.wait(60) == 128 + signal.SIGKILL
 
 
+# Not `print`: a signal that comes while it writes would end the command with "reentrant call".
 COUNT_INTERRUPTS = (
-    "import signal, sys, time\n"
-    "signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))\n"
+    "import os, signal, sys, time\n"
+    "signal.signal(signal.SIGINT, lambda *_: os.write(1, b'interrupted\\n'))\n"
     "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
-    "print('ready', flush=True)\n"
+    "os.write(1, b'ready\\n')\n"
     "while True: time.sleep(0.01)\n"
 )
 
