@@ -1,6 +1,7 @@
 """What every store promises, whichever it is."""
 
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from faults.talks import flat, talk
 
 from everturn.errors import InputError, SessionLocked, StoreError, UsageError
 from everturn.history.records import Record
+from everturn.session.store import folder
 from everturn.session.store.factory import CounterStep, StoreFactory
 from everturn.session.store.places import open_stores
+from everturn.session.store.sqlite_index import SqliteIndex
 from everturn.session.transcripts import open_transcript
 
 
@@ -215,6 +218,27 @@ def test_a_cap_holds_when_many_add_at_once(stores: StoreFactory, tenant):
         each.join()
     assert sorted(refused) == [""] * 25 + ["calls"] * 15
     assert stores.read_counters(tenant, ["calls", "all"]) == {"calls": 25, "all": 25}
+
+
+def test_the_counters_of_a_folder_are_opened_once_by_many_at_once(tmp_path, monkeypatch):
+    opened: list[Path] = []
+
+    def open_slowly(path: Path) -> SqliteIndex:
+        opened.append(path)
+        time.sleep(0.05)
+        return SqliteIndex(path)
+
+    monkeypatch.setattr(folder, "SqliteIndex", open_slowly)
+    with closing(open_stores(str(tmp_path))) as stores:
+        threads = [
+            threading.Thread(target=stores.count, args=("local", [CounterStep("calls", 1)])) for _ in range(4)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert stores.read_counters("local", ["calls"]) == {"calls": 4}
+    assert len(opened) == 1
 
 
 def test_closing_the_factory_closes_what_is_open(stores, tenant):

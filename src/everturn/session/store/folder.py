@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from everturn.errors import InputError, SessionLocked, StoreError
@@ -179,6 +180,7 @@ class FolderStores:
         self.name = str(folder)
         self._transcripts = _Transcripts(folder, fsync)
         self._counters: SqliteIndex | None = None
+        self._opening = Lock()
 
     def open(
         self, tenant: str, conversation: str, *, access: Access = "write", family: str = ""
@@ -225,8 +227,10 @@ class FolderStores:
             self._counters.close()
 
     def _database(self) -> SqliteIndex:
-        self._counters = self._counters or SqliteIndex(self._transcripts.folder / COUNTERS)
-        return self._counters
+        # SQLite does not wait for another connection that opens the same new file.
+        with self._opening:
+            self._counters = self._counters or SqliteIndex(self._transcripts.folder / COUNTERS)
+            return self._counters
 
 
 class SqliteStores:
