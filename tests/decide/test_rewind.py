@@ -3,7 +3,9 @@
 import builders as b
 import pytest
 
-from everturn.decide.rewind import Branch, RewindPlan, list_branches, plan_rewind
+from everturn.decide.rewind import Branch, RewindPlan, find_end_of_kept, list_branches, plan_rewind
+from everturn.history.edits import Compacted, Pinned
+from everturn.history.log import Log
 from everturn.history.records import Record
 
 TALK = [
@@ -129,3 +131,17 @@ def test_results_of_other_calls_do_not_belong_to_a_reply():
         b.user([{"type": "tool_result", "content": "nobody's"}], uuid="stray-1", parent="result-1"),
     ]
     assert plan_rewind(records, "reply-1") == RewindPlan(records[2])
+
+
+def test_a_compaction_without_a_summary_is_not_returned_to():
+    """The process ended while the summary was written, and everything is still in view."""
+    begin = b.user("Begin.", uuid="u1", parent="")
+    reply = b.assistant("One.", id="m1", uuid="a1", parent="u1")
+    pin = b.edited(Pinned("Use tabs."), "pin", parent="a1")
+    boundary = b.edited(Compacted(logical_parent="pin"), "boundary", parent="")
+    hook = b.attachment("The build is red.", uuid="hook", parent="boundary")
+    summary = b.summary("In short.", uuid="summary", parent="hook")
+    notice = b.system(uuid="notice", parent="summary")
+    log = Log([b.user("Again.", uuid="u2", parent="")])
+    half, whole = [begin, reply, pin, boundary, hook], [begin, reply, pin, boundary, hook, summary, notice]
+    assert [find_end_of_kept(log, reply, left) for left in (half, whole)] == [pin, notice]

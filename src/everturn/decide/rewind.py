@@ -68,29 +68,28 @@ def find_end_of_kept(log: Log, last: Record | None, abandoned: Sequence[Record] 
                 behind.add(end.uuid)
         elif _continued_by(record) in behind and not _is_message(record):
             behind.add(record.uuid)
-    return end if is_live else _find_last_done(records, end)
+    return end if is_live else _find_last_done(records, last, end)
 
 
-def _find_last_done(records: Sequence[Record], end: Record) -> Record:
-    """What was done last at the end of a branch on which nothing was said since: an undo or a pin there holds
-    when the session returns. Behind a compaction that is in force nothing counts: the branch is named by a
-    message that stands before it."""
-    in_force: dict[str, frozenset[str]] = {end.uuid: frozenset()}
-    last = end
+def _find_last_done(records: Sequence[Record], last: Record, end: Record) -> Record:
+    """What was done last behind this message, if its branch was left there: a compaction, an undo or a pin
+    holds again when the session returns. A branch that was left further on goes on at `end`."""
+    found = end
+    here, further = {last.uuid, end.uuid}, set[str]()
+    # A boundary, and what follows it, counts once its summary is there.
+    begun: set[str] = set()
     for record in records:
-        compactions = in_force.get(_continued_by(record))
-        if compactions is None:
-            continue
-        if _is_message(record):
-            return end
-        if isinstance(record.edit, Compacted):
-            compactions |= {record.uuid}
-        elif isinstance(record.edit, Undone):
-            compactions -= {record.edit.boundary}
-        in_force[record.uuid] = compactions
-        if not compactions:
-            last = record
-    return last
+        at = _continued_by(record)
+        if at in further or (at in here and _is_message(record)):
+            further.add(record.uuid)
+            found = end
+        elif at in here:
+            here.add(record.uuid)
+            if isinstance(record.edit, Compacted) or (at in begun and not record.compact_summary):
+                begun.add(record.uuid)
+            else:
+                found = record
+    return found
 
 
 def _is_there(log: Log, last: Record | None) -> bool:
@@ -115,8 +114,8 @@ def _is_message(record: Record) -> bool:
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """A branch that was left behind: rewinding to `uuid` returns to it. `text` is what the user said last on
-    it, and `messages` how many messages on it are not in the conversation that is continued now."""
+    """A branch that was left behind: rewinding to `uuid` returns to it as it was left. `text` is what was
+    said last on it by the user, and `messages` how many messages on it are not in what is continued now."""
 
     uuid: str
     text: str

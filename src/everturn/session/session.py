@@ -297,7 +297,8 @@ class Session:
     def rewind(self, uuid: str) -> "Rewind":
         """Go back to an earlier message and go on from there. A message of the user is itself taken back, to
         be said differently; a reply stays. What was said since is left behind in the transcript: rewinding to
-        one of its replies returns to it. Raises UsageError if there is no such message."""
+        its last reply (`left`) returns to it as it was left, with its compactions and pins. Raises UsageError
+        if there is no such message."""
         check_text("uuid", uuid, "the uuid of a message")
         with self._current.changing(), self._current.appending:
             return self._rewind(uuid)
