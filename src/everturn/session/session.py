@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from everturn.decide.branches import Branch, find_end_of_branch, list_branches
 from everturn.decide.compact.chain import plan_undo
 from everturn.decide.compact.pins import check_pin
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
@@ -33,13 +34,7 @@ from everturn.decide.economy.state import EconomyState
 from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.events import Event
 from everturn.decide.options import Options
-from everturn.decide.rewind import (
-    Branch,
-    find_end_of_branch,
-    find_end_of_kept,
-    list_branches,
-    plan_rewind,
-)
+from everturn.decide.rewind import find_end_of_kept, plan_rewind
 from everturn.engine import CompactionOutcome, Conversation
 from everturn.errors import UsageError
 from everturn.history.edits import Pinned, Rewound, Undone
