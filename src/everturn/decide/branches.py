@@ -20,8 +20,9 @@ _Range = tuple[int, int]
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """A branch that was left behind: rewinding to `uuid` returns to it as it was left. `text` is what was
-    said last on it by the user, and `messages` how many messages on it are not in what is continued now."""
+    """A branch that was left behind: rewinding to `uuid` returns to it as it was left. Where `uuid` is a
+    message that has no reply, it is taken back, with what was pinned behind it. `text` is what the user said
+    last on the branch, and `messages` how many messages on it are not in what is continued now."""
 
     uuid: str
     text: str
