@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from everturn.adapters.anthropic_sdk.middleware import middleware
     from everturn.dashboard.report import ContextReport, context_report
+    from everturn.decide.branches import Branch
     from everturn.decide.compact.triggers import Proposal
     from everturn.decide.compact.values import (
         Compaction,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from everturn.decide.options import Options
     from everturn.decide.policy import POLICIES, Policy
     from everturn.decide.retention import measure_retention
-    from everturn.decide.rewind import Branch
     from everturn.errors import (
         ContextFullError,
         EverturnError,
@@ -60,7 +60,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "AsyncSession": "everturn.session.async_session",
     "Bill": "everturn.session.bill",
-    "Branch": "everturn.decide.rewind",
+    "Branch": "everturn.decide.branches",
     "CallbackHook": "everturn.session.hooks.run",
     "Capabilities": "everturn.measure.capabilities",
     "Compaction": "everturn.decide.compact.values",

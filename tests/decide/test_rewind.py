@@ -3,7 +3,9 @@
 import builders as b
 import pytest
 
-from everturn.decide.rewind import Branch, RewindPlan, list_branches, plan_rewind
+from everturn.decide.rewind import RewindPlan, find_end_of_kept, plan_rewind
+from everturn.history.edits import Compacted, Pinned
+from everturn.history.log import Log
 from everturn.history.records import Record
 
 TALK = [
@@ -64,62 +66,6 @@ def test_what_cannot_be_gone_back_to_is_answered_with_the_reason(uuid, reason):
     assert plan_rewind(TALK, uuid) == reason
 
 
-def test_each_branch_is_named_by_its_last_reply_and_what_was_said_last_on_it():
-    one = [
-        b.user("Try this.", uuid="u1", parent="kept"),
-        b.assistant(b.call("c1"), id="m1", uuid="a1", parent="u1"),
-        b.result("c1", "one", uuid="r1", parent="a1"),
-        b.assistant("Done.", id="m2", uuid="a2", parent="r1"),
-    ]
-    two = [
-        b.user("Or that.", uuid="u2", parent="kept"),
-        b.assistant("Yes.", id="m3", uuid="a3", parent="u2"),
-        b.user([b.say("No."), b.say("Stop.")], uuid="u3", parent="a3"),
-    ]
-    assert list_branches([*one, *two]) == (
-        Branch("a2", "Try this.", 4),
-        Branch("u3", "No.\n\nStop.", 3),
-    )
-
-
-def test_branches_that_part_later_share_their_beginning():
-    records = [
-        b.user("Begin.", uuid="u1", parent="kept"),
-        b.assistant("One.", id="m1", uuid="a1", parent="u1"),
-        b.assistant("Two.", id="m2", uuid="a2", parent="u1"),
-    ]
-    assert list_branches(records) == (Branch("a1", "Begin.", 2), Branch("a2", "Begin.", 2))
-
-
-def test_a_branch_that_ends_with_results_is_named_by_the_call():
-    records = [
-        b.assistant(b.call("c1"), id="m1", uuid="a1", parent="kept"),
-        b.result("c1", "one", uuid="r1", parent="a1"),
-    ]
-    assert list_branches(records) == (Branch("a1", "", 2),)
-
-
-def test_only_messages_make_a_branch():
-    """Notices and summaries are not messages, but the messages before them are on the branch."""
-    records = [
-        b.user("Begin.", uuid="u1", parent="kept"),
-        b.system(uuid="s1", parent="u1"),
-        b.assistant("One.", id="m1", uuid="a1", parent="s1"),
-        b.system(uuid="s2", parent="a1"),
-        b.summary("In short.", uuid="sum", parent="s2"),
-        b.result("c9", "an answer alone", uuid="r9", parent="elsewhere"),
-    ]
-    assert list_branches(records) == (Branch("a1", "Begin.", 2),)
-
-
-def test_records_that_name_each_other_as_parent_are_followed_once():
-    one = b.user("Begin.", uuid="u1", parent="a1")
-    two = b.assistant("One.", id="m1", uuid="a1", parent="u1")
-    three = b.user("Again.", uuid="u2", parent="a1")
-    assert list_branches([one, two]) == (Branch("a1", "Begin.", 2),)
-    assert list_branches([one, two, three]) == (Branch("u2", "Again.", 3),)
-
-
 def test_results_of_other_calls_do_not_belong_to_a_reply():
     asked = b.assistant("Yes.", b.call("c1"), id="m1", uuid="reply-1", parent="first-1")
     records = [
@@ -129,3 +75,17 @@ def test_results_of_other_calls_do_not_belong_to_a_reply():
         b.user([{"type": "tool_result", "content": "nobody's"}], uuid="stray-1", parent="result-1"),
     ]
     assert plan_rewind(records, "reply-1") == RewindPlan(records[2])
+
+
+def test_a_compaction_without_a_summary_is_not_returned_to():
+    """The process ended while the summary was written, and everything is still in view."""
+    begin = b.user("Begin.", uuid="u1", parent="")
+    reply = b.assistant("One.", id="m1", uuid="a1", parent="u1")
+    pin = b.edited(Pinned("Use tabs."), "pin", parent="a1")
+    boundary = b.edited(Compacted(logical_parent="pin"), "boundary", parent="")
+    hook = b.attachment("The build is red.", uuid="hook", parent="boundary")
+    summary = b.summary("In short.", uuid="summary", parent="hook")
+    notice = b.system(uuid="notice", parent="summary")
+    log = Log([b.user("Again.", uuid="u2", parent="")])
+    half, whole = [begin, reply, pin, boundary, hook], [begin, reply, pin, boundary, hook, summary, notice]
+    assert [find_end_of_kept(log, reply, left) for left in (half, whole)] == [pin, notice]

@@ -54,7 +54,12 @@ WITHOUT_PINS: Final = (
 # An undo, and a pin beside an undone compaction, at the end of a branch that was returned to: both were left.
 DONE_AT_THE_END: Final = (1002, 1123, 1393)
 
-STEPS: Final = (*WITHOUT_PINS, *DONE_AT_THE_END)
+# The walks that found these left no branch right behind a compaction of all that was said.
+WITHOUT_COMPACTED_ENDS: Final = (*WITHOUT_PINS, *DONE_AT_THE_END)
+# A compaction was the last thing on a branch. It did not hold at the return to it, nor did a pin behind it.
+COMPACTED_AT_THE_END: Final = (581097126037, 581097126045, 581097126082)
+
+STEPS: Final = (*WITHOUT_COMPACTED_ENDS, *COMPACTED_AT_THE_END)
 FOUND: Final = {
     "conversations": (*UNFINISHED_SEGMENT, *BLANK_CONVERSATION),
     "steps": STEPS,

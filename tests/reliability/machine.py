@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reliability.findings import WITHOUT_PINS, WITHOUT_RETURNS
+from reliability.findings import WITHOUT_COMPACTED_ENDS, WITHOUT_PINS, WITHOUT_RETURNS
 from reliability.scenes import SUMMARY, Desk
 from reliability.scratch import in_memory
 
@@ -64,8 +64,6 @@ class Model:
         self.moments: dict[str, list[Moment]] = {}
         # What was said under a compaction that was undone since: it stands in another view now.
         self.moved: set[str] = set()
-        # What was there after the last undo behind a message, if no compaction behind it is in force.
-        self.undone: dict[str, Moment] = {}
         # The pins that held when a question was asked.
         self.pins: dict[str, list[str]] = {}
 
@@ -83,7 +81,6 @@ class Model:
             self.moments[each] = [self.after[each]]
             # The same words may have been said on a branch that was left.
             self.moved.discard(each)
-            self.undone.pop(each, None)
 
     def rewind(self, moment: Moment) -> None:
         self.said, self.sight, views = moment
@@ -105,7 +102,6 @@ class Model:
         if end:
             self.after[end] = self._now()
             self.moments.setdefault(end, []).append(self.after[end])
-            self.undone.pop(end, None)
 
     def undo(self) -> None:
         before, kept, end, after = self.views.pop()
@@ -113,14 +109,6 @@ class Model:
         self.sight = before + self.sight[1 + kept :]
         if after:
             self.after[end] = after
-        last = self.said[-1]
-        if self.views == self.moments[last][0][2][: len(self.views)]:
-            self.undone[last] = self._now()
-
-    def end_of_branch(self) -> Moment:
-        """What a return to the last message that was said brings back."""
-        last = self.said[-1]
-        return self.undone.get(last, self.after[last]) if last in self.moved else self.after[last]
 
 
 class Walk:
@@ -198,40 +186,45 @@ class Walk:
             self.model.compact(kept, is_first="from_" in where)
         self._forget_script()
 
-    def _question(self, share: float) -> Record | None:
-        """One of the questions in sight, but the first; None if there are too few."""
+    def _question(self, share: float, *, is_hidden: bool = False) -> Record | None:
+        """One of the questions in sight, but the first; None if there are too few. `is_hidden`: also of those
+        that were summarized."""
         self.steps += 1
-        asked = [each for each in self._shown() if words(each).startswith(("Question", "Look"))]
+        records = self.session.conversation.log.records if is_hidden else self._shown()
+        asked = [each for each in records if words(each).startswith(("Question", "Look"))]
         return asked[1 + int(share * (len(asked) - 1)) % (len(asked) - 1)] if len(asked) > 1 else None
 
-    def rewind(self, share: float) -> None:
-        """Back to before a question; what came after it is left behind, in the file too."""
-        if at := self._question(share):
-            question = words(at)
-            self._rewind(at.uuid)
-            self.model.rewind(self.model.before[question])
-            self._has_pins(self.model.pins[question])
+    def rewind(self, share: float, *, is_hidden: bool = False) -> str:
+        """Back to before a question; what came after it is left behind, in the file too. Returns its name."""
+        if not (at := self._question(share, is_hidden=is_hidden)):
+            return ""
+        question = words(at)
+        left = self._rewind(at.uuid)
+        self.model.rewind(self.model.before[question])
+        self._has_pins(self.model.pins[question])
+        return left
 
-    def _rewind(self, uuid: str) -> None:
+    def _rewind(self, uuid: str) -> str:
         before, pins = self.model.copy(), self._pins()
         done = self.session.rewind(uuid)
         if gone := [each for each in pins if each not in self._pins() and each not in done.pins]:
             raise Diverged(f"a rewind left pins behind and did not say so: {gone}")
         if done.left:
             self.left[done.left], self.left_pins[done.left] = before, pins
+        return done.left
 
     def return_to_branch(self, share: float) -> None:
-        """Back to the end of a branch that was left behind: all is as it was behind that reply."""
-        self.steps += 1
+        """Back to the end of a branch that was left behind: all is as it was when it was left last, with its
+        compactions, undos and pins."""
         if branches := [each.uuid for each in self.session.branches() if each.uuid in self.left]:
-            branch = branches[int(share * len(branches))]
-            there, pins = self.left[branch].copy(), self.left_pins[branch]
-            self._rewind(branch)
-            self.model, compactions = there, list(there.views)
-            self.model.rewind(self.model.end_of_branch())
-            # A pin behind a compaction that does not count any more does not either.
-            if self.model.views == compactions:
-                self._has_pins(pins)
+            self._return_to(branches[int(share * len(branches))])
+
+    def _return_to(self, branch: str) -> None:
+        self.steps += 1
+        there, pins = self.left[branch].copy(), self.left_pins[branch]
+        self._rewind(branch)
+        self.model = there
+        self._has_pins(pins)
 
     def pin(self) -> None:
         self.steps += 1
@@ -292,6 +285,23 @@ class Walk:
         for _ in range(2):
             self.rewind(share)
             self.return_to_branch(LAST)
+
+    def leave_compacted(self, order: Callable[[list[Callable[[], None]]], None], share: float) -> None:
+        """A compaction that nothing is said behind, with what is done around it, and the branch that it is on
+        is left twice, also for a message that it has summarized."""
+        compactions: list[Callable[[], None]] = [
+            self.compact, lambda: self.compact_up_to(share), lambda: self.compact_from(share),
+        ]  # fmt: skip
+        order(compactions)
+        acts = [compactions[0], self.pin, self.pin, self.resume, self.undo, compactions[1]]
+        order(acts)
+        for act in acts[:4]:
+            act()
+        for _ in range(2):
+            # What was left last need not be a branch of its own: another one may have gone on from there.
+            if left := self.rewind(share, is_hidden=True):
+                self._return_to(left)
+                self.check()
 
     def undo(self) -> None:
         self.steps += 1
@@ -384,7 +394,7 @@ def walked(seed: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     with TemporaryDirectory(prefix="everturn-walk-", dir=in_memory()) as folder:
         walk = Walk(Path(folder), lambda: rng.random() < SPEAKS)
-        acts: tuple[Callable[[], None], ...] = (
+        acts: tuple[Callable[[], object], ...] = (
             walk.append, walk.append, walk.clear, walk.compact, lambda: walk.compact_up_to(rng.random()),
             lambda: walk.compact_from(rng.random()), lambda: walk.rewind(rng.random()),
             lambda: walk.rewind_to_reply(rng.random()), lambda: walk.rewind_to_hidden(rng.random()),
@@ -395,6 +405,8 @@ def walked(seed: int) -> Counter[str]:
             acts = (*acts, lambda: walk.return_to_branch(rng.random()))
         if seed not in WITHOUT_PINS:
             acts = (*acts, walk.pin, lambda: walk.leave_and_return(rng.shuffle, rng.random()))
+        if seed not in WITHOUT_COMPACTED_ENDS:
+            acts = (*acts, lambda: walk.leave_compacted(rng.shuffle, rng.random()))
         for _ in range(STEPS):
             rng.choice(acts)()
             walk.check()

@@ -87,6 +87,10 @@ class Sessions(RuleBasedStateMachine):
     def leave_and_return(self, rng: Random, share: float) -> None:
         self.walk.leave_and_return(rng.shuffle, share)
 
+    @rule(rng=st.randoms(use_true_random=False), share=SHARE)
+    def leave_compacted(self, rng: Random, share: float) -> None:
+        self.walk.leave_compacted(rng.shuffle, share)
+
     @precondition(lambda self: self.walk.model.views)
     @rule()
     def undo(self) -> None:

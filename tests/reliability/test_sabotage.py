@@ -264,8 +264,8 @@ def sessions_go_on_beside_a_rewind(patch: Patch) -> None:
 
 
 def what_was_done_at_the_end_of_a_branch_is_left(patch: Patch) -> None:
-    """A return goes on behind the last reply, and not behind an undo or a pin that followed it."""
-    patch.setattr(rewind, "_find_last_done", lambda records, end: end)
+    """A return goes on behind the last reply, and not behind a compaction or a pin that followed it."""
+    patch.setattr(rewind, "_find_last_done", lambda records, last, end: end)
 
 
 BUGS: tuple[tuple[str, Callable[[Patch], None]], ...] = (

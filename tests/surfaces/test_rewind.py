@@ -100,12 +100,16 @@ def test_branches_left_behind_are_listed_and_each_can_be_returned_to(desk):
 def test_a_branch_with_a_compaction_at_its_end_can_be_returned_to(desk):
     with desk.open() as session:
         desk.talk(session, turns=3, size=400)
-        second, last = said(session)[1].uuid, said(session, "assistant")[-1].uuid
+        before, second = messages(session), said(session)[1].uuid
         assert isinstance(session.compact(), everturn.Compaction)
+        compacted = messages(session)
         done = session.rewind(second)
-        assert (done.left, done.messages) == (last, 4)
+        assert (done.left, done.messages) == (before[-1], 4)
         session.rewind(done.left)
-        assert said(session, "assistant")[-1].uuid == last
+        assert messages(session) == compacted
+        # Once more: now the conversation has the compaction, and the reply stands before it.
+        session.rewind(done.left)
+        assert messages(session) == before
 
 
 @pytest.mark.parametrize("form", ["from_", "up_to"])
@@ -320,6 +324,10 @@ def names(session):
 def messages(session):
     """Also the summary, without what is attached and without bookkeeping."""
     return [each.uuid for each in session.conversation.log.view.records if each.kind in ("user", "assistant")]
+
+
+def pinned(session):
+    return [pin.text for pin in session.conversation.log.view.pins]
 
 
 @pytest.mark.parametrize(
@@ -556,8 +564,51 @@ def test_a_pin_beside_an_undone_compaction_is_there_when_its_branch_is_returned_
         done = session.rewind(said(session)[1].uuid)
         assert done.pins == ("Never push to main.",)
         session.rewind(done.left)
-        assert [pin.text for pin in session.conversation.log.view.pins] == ["Never push to main."]
+        assert pinned(session) == ["Never push to main."]
         assert messages(session) == before
+
+
+@pytest.mark.spec("CP-30", "CP-32", "CP-36")
+@pytest.mark.parametrize("form", ["full", "from_", "up_to"])
+def test_a_branch_that_ends_with_a_compaction_and_a_pin_is_returned_to_as_it_was_left(desk, form):
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=4, size=400)
+        before, second, third = messages(session), said(session)[1].uuid, said(session)[2].uuid
+        done = session.compact(**{} if form == "full" else {form: third})
+        assert isinstance(done, everturn.Compaction)
+        session.pin("Never push to main.")
+        compacted = messages(session)
+        for _ in range(2):
+            done = session.rewind(second)
+            assert (done.pins, messages(session)) == (("Never push to main.",), before[:2])
+            talk(desk, session, 9)
+            assert before[-1] in [branch.uuid for branch in session.branches()]
+            session.rewind(before[-1])
+            assert (messages(session), pinned(session)) == (compacted, ["Never push to main."])
+    with desk.open() as session:
+        assert (messages(session), pinned(session)) == (compacted, ["Never push to main."])
+        session.undo()
+        assert (messages(session), pinned(session)) == (before, ["Never push to main."])
+
+
+@pytest.mark.spec("CP-30", "CP-32", "CP-36")
+def test_what_was_done_behind_a_reply_is_there_at_a_return_although_another_branch_goes_on_from_it(desk):
+    with desk.open(compact={"strategies": ["extractive"]}) as session:
+        desk.talk(session, turns=3, size=400)
+        before, first, second = messages(session), said(session)[0].uuid, said(session)[1].uuid
+        talk(desk, session, 9)
+        longer = session.rewind(said(session)[-1].uuid).left
+        assert isinstance(session.compact(), everturn.Compaction)
+        session.pin("Never push to main.")
+        compacted = messages(session)
+        assert session.rewind(second).left == before[-1]
+        session.rewind(before[-1])
+        assert (messages(session), pinned(session)) == (compacted, ["Never push to main."])
+        session.rewind(longer)
+        session.rewind(first)
+        # The branch was left further on now: this goes back to a reply in the middle of it.
+        session.rewind(before[-1])
+        assert (messages(session), pinned(session)) == (before, [])
 
 
 @pytest.mark.spec("CP-36", "TR-9")

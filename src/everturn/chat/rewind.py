@@ -16,8 +16,9 @@ from rich.text import Text
 from everturn.chat.agent import ChatAgent
 from everturn.dashboard.layout import counted
 from everturn.dashboard.terminal import QUIET
+from everturn.decide.branches import Branch
 from everturn.decide.compact.values import Compaction, CompactionSkipped
-from everturn.decide.rewind import Branch, text_of_record
+from everturn.decide.rewind import text_of_record
 from everturn.engine import CompactionOutcome
 from everturn.history.records import Record
 from everturn.session.session import Rewind

@@ -1,6 +1,6 @@
-"""Where a conversation goes on after a rewind, and what is left behind (CP-36)."""
+"""Where a conversation goes on after a rewind (CP-36)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -66,31 +66,30 @@ def find_end_of_kept(log: Log, last: Record | None, abandoned: Sequence[Record] 
             if kept and kept.tail in behind and kept.anchor in summaries:
                 end = summaries[kept.anchor]
                 behind.add(end.uuid)
-        elif _continued_by(record) in behind and not _is_message(record):
+        elif continued_by(record) in behind and not is_message(record):
             behind.add(record.uuid)
-    return end if is_live else _find_last_done(records, end)
+    return end if is_live else _find_last_done(records, last, end)
 
 
-def _find_last_done(records: Sequence[Record], end: Record) -> Record:
-    """What was done last at the end of a branch on which nothing was said since: an undo or a pin there holds
-    when the session returns. Behind a compaction that is in force nothing counts: the branch is named by a
-    message that stands before it."""
-    in_force: dict[str, frozenset[str]] = {end.uuid: frozenset()}
-    last = end
+def _find_last_done(records: Sequence[Record], last: Record, end: Record) -> Record:
+    """What was done last behind this message, if its branch was left there: a compaction, an undo or a pin
+    holds again when the session returns. A branch that was left further on goes on at `end`."""
+    found = end
+    here, further = {last.uuid, end.uuid}, set[str]()
+    # A boundary, and what follows it, counts once its summary is there.
+    begun: set[str] = set()
     for record in records:
-        compactions = in_force.get(_continued_by(record))
-        if compactions is None:
-            continue
-        if _is_message(record):
-            return end
-        if isinstance(record.edit, Compacted):
-            compactions |= {record.uuid}
-        elif isinstance(record.edit, Undone):
-            compactions -= {record.edit.boundary}
-        in_force[record.uuid] = compactions
-        if not compactions:
-            last = record
-    return last
+        at = continued_by(record)
+        if at in further or (at in here and is_message(record)):
+            further.add(record.uuid)
+            found = end
+        elif at in here:
+            here.add(record.uuid)
+            if isinstance(record.edit, Compacted) or (at in begun and not record.compact_summary):
+                begun.add(record.uuid)
+            else:
+                found = record
+    return found
 
 
 def _is_there(log: Log, last: Record | None) -> bool:
@@ -102,111 +101,16 @@ def _is_there(log: Log, last: Record | None) -> bool:
     since = log.records[at:] if at >= 0 else []
     undone = {each.edit.boundary for each in since if isinstance(each.edit, Undone)}
     is_compacted = any(isinstance(each.edit, Compacted) and each.uuid not in undone for each in since)
-    return at >= 0 and bool(since) and not is_compacted and not any(map(_is_message, since))
+    return at >= 0 and bool(since) and not is_compacted and not any(map(is_message, since))
 
 
-def _continued_by(record: Record) -> str:
+def continued_by(record: Record) -> str:
     """The uuid of the record that this one continues. A boundary is a root, and names it in its edit."""
     return record.parent or (record.edit.logical_parent if isinstance(record.edit, Compacted) else "")
 
 
-def _is_message(record: Record) -> bool:
+def is_message(record: Record) -> bool:
     return record.kind in ("user", "assistant") and not record.compact_summary
-
-
-class Branch(msgspec.Struct, frozen=True):
-    """A branch that was left behind: rewinding to `uuid` returns to it. `text` is what the user said last on
-    it, and `messages` how many messages on it are not in the conversation that is continued now."""
-
-    uuid: str
-    text: str
-    messages: int
-
-
-def list_branches(abandoned: Sequence[Record]) -> tuple[Branch, ...]:
-    """The branches among the abandoned records, the one that was left last at the end."""
-    records = {record.uuid: record for record in abandoned if record.uuid}
-    # A file may hold a record behind one that continues it.
-    continued: set[str] = set()
-    for record in filter(_is_message, records.values()):
-        at = _continued_by(record)
-        while at and at not in continued:
-            continued.add(at)
-            before = records.get(at)
-            at = _continued_by(before) if before and not _is_message(before) else ""
-    tips = [each for each in records.values() if _is_message(each) and each.uuid not in continued]
-    paths = [_path_back(records, tip) for tip in tips]
-    # What is linked in a circle has no tip: its newest message is taken for one.
-    reached = {each.uuid for path in paths for each in path}
-    for record in filter(_is_message, reversed(records.values())):
-        if record.uuid not in reached:
-            paths.append(_path_back(records, record))
-            reached.update(each.uuid for each in paths[-1])
-    sides: list[_Sides | None] = [_Sides.of(path) for path in paths]
-    # Of two that hang on one another the newer one stays.
-    for at in range(len(paths)):
-        parent = records.get(paths[at][0].parent)
-        if any(side and side is not sides[at] and side.has(paths[at][0], parent) for side in sides):
-            sides[at] = None
-    found = [_branch(path) for path, side in zip(paths, sides, strict=True) if side]
-    return tuple(branch for branch in found if branch is not None)
-
-
-class _Sides(msgspec.Struct, frozen=True):
-    """What belongs to a branch although nothing on it leads there: pieces of its replies, and results of
-    their calls that it has not (`history/threads.py`)."""
-
-    # Where the branch begins is among the names.
-    names: frozenset[str]
-    replies: frozenset[str]
-    answered: frozenset[str]
-
-    @classmethod
-    def of(cls, path: Sequence[Record]) -> "_Sides":
-        return cls(
-            frozenset((*(each.uuid for each in path), path[-1].parent)),
-            frozenset(each.message_id for each in path if each.message_id),
-            frozenset(block.call for each in path for block in each.blocks if block.is_result),
-        )
-
-    def has(self, tip: Record, parent: Record | None) -> bool:
-        if tip.kind == "assistant":
-            is_beside = tip.parent in self.names or (
-                parent is not None and parent.message_id == tip.message_id
-            )
-            return is_beside and tip.message_id in self.replies
-        results = {block.call for block in tip.blocks if block.is_result}
-        is_beside = parent is not None and (parent.uuid in self.names or parent.message_id in self.replies)
-        return is_beside and bool(results - self.answered)
-
-
-def _path_back(records: Mapping[str, Record], tip: Record) -> list[Record]:
-    """The messages from a tip back to where its branch begins."""
-    path: list[Record] = []
-    seen: set[str] = set()
-    at: Record | None = tip
-    while at is not None and at.uuid not in seen:
-        seen.add(at.uuid)
-        if _is_message(at):
-            path.append(at)
-        at = records.get(_continued_by(at))
-    return path
-
-
-def _branch(path: Sequence[Record]) -> Branch | None:
-    end = find_end_of_branch(path[::-1])
-    said = next((each for each in path if _is_said(each)), None)
-    return Branch(end, text_of_record(said) if said else "", len(path)) if end else None
-
-
-def find_end_of_branch(messages: Sequence[Record]) -> str:
-    """A branch is named by its last reply, or by a message that has none: rewinding to that one takes it
-    back. "" if it has neither."""
-    return next((each.uuid for each in reversed(messages) if each.kind == "assistant" or _is_said(each)), "")
-
-
-def _is_said(record: Record) -> bool:
-    return record.kind == "user" and not any(block.is_result for block in record.blocks)
 
 
 def text_of_record(record: Record) -> str:
@@ -232,7 +136,7 @@ def _end_of_round(records: Sequence[Record], reply: Record) -> Record:
             calls.update(block.call for block in record.blocks if block.is_call)
         elif any(block.is_result and block.call in calls for block in record.blocks):
             answers.append(record)
-        elif _is_message(record):
+        elif is_message(record):
             continue
         linked.add(record.uuid)
     return (answers or pieces)[-1]

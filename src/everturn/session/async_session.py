@@ -13,11 +13,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from everturn.decide.branches import Branch
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
 from everturn.decide.compact.values import CompactionPlan, CompactionSkipped
 from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.options import Options
-from everturn.decide.rewind import Branch
 from everturn.engine import CompactionOutcome
 from everturn.history.edits import Undone
 from everturn.session.bill import Bill

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from everturn.decide.branches import Branch, find_end_of_branch, list_branches
 from everturn.decide.compact.chain import plan_undo
 from everturn.decide.compact.pins import check_pin
 from everturn.decide.compact.triggers import Proposal, ProposalResponse
@@ -33,13 +34,7 @@ from everturn.decide.economy.state import EconomyState
 from everturn.decide.effects import HookEvent, HookOutcome
 from everturn.decide.events import Event
 from everturn.decide.options import Options
-from everturn.decide.rewind import (
-    Branch,
-    find_end_of_branch,
-    find_end_of_kept,
-    list_branches,
-    plan_rewind,
-)
+from everturn.decide.rewind import find_end_of_kept, plan_rewind
 from everturn.engine import CompactionOutcome, Conversation
 from everturn.errors import UsageError
 from everturn.history.edits import Pinned, Rewound, Undone
@@ -297,7 +292,8 @@ class Session:
     def rewind(self, uuid: str) -> "Rewind":
         """Go back to an earlier message and go on from there. A message of the user is itself taken back, to
         be said differently; a reply stays. What was said since is left behind in the transcript: rewinding to
-        one of its replies returns to it. Raises UsageError if there is no such message."""
+        its last reply (`left`) returns to it as it was left, with its compactions and pins. Raises UsageError
+        if there is no such message."""
         check_text("uuid", uuid, "the uuid of a message")
         with self._current.changing(), self._current.appending:
             return self._rewind(uuid)
