@@ -196,11 +196,13 @@ def _preview(
                 f"There is nothing to summarize: all of the {context.size:,} tokens are the newest message, "
                 "which is kept."
             )
-        return _planned(asked, context, now)
+        return _keep_last_messages(asked, start, context, now) or _planned(asked, context, now)
     kept = _planned(_up_to(asked, context.view.records[start].uuid), context, now)
     if isinstance(kept, CompactionSkipped):
         # Nothing but that message could be summarized, and if it fits there is no need to.
-        return kept if _fits_as_it_is(asked, context) else _planned(asked, context, now)
+        if _fits_as_it_is(asked, context):
+            return kept
+        return _keep_last_messages(asked, start, context, now) or _planned(asked, context, now)
     least = _least_after(kept, context)
     # By hand and between a call and its result, a summary that is shorter than expected may still help.
     may_be_short = asked.trigger == "manual" and has_open_calls(kept.kept)
