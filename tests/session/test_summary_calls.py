@@ -102,3 +102,43 @@ def test_of_two_questions_without_an_answer_the_newest_is_whole_although_nothing
         assert session.send(QUESTION).text == "Seen."
     assert bodies[-1]["messages"][-1]["content"][-1]["text"] == QUESTION
     assert len(bodies) == (5 if is_behind_a_summary else 3)
+
+
+PICTURE = {
+    "type": "image",
+    "source": {"type": "url", "url": "https://example.com/a.png"},
+}
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize("newest", [QUESTION, [{"type": "text", "text": "What is this?"}, PICTURE]])
+def test_where_the_provider_s_summary_would_cut_the_newest_message_the_next_strategy_keeps_it(
+    tmp_path, newest
+):
+    """The system prompt has changed since the last request: the provider can only summarize all there is."""
+    box = TwinForTests(options=scripted_options())
+    bodies: list[dict[str, Any]] = []
+
+    def send(body: bytes, betas: Any) -> RawResponse:
+        bodies.append(msgspec.json.decode(body))
+        return make_twin_send(box.twin)(body, betas)
+
+    how: dict[str, Any] = {
+        "model": "claude-opus-4-6",
+        "send": send,
+        "clock": box.twin.clock.now,
+        "window": 24_000,
+        "max_tokens": 2_000,
+        "thresholds": {"auto_percent": 40.0},
+        "compact": {"strategies": ["provider", "direct"]},
+    }
+    with Session.open(tmp_path / "talk.jsonl", **how) as session:
+        box.script("Done. " * 500, "Sure. " * 500)
+        session.send("Look at the parser. " + "Look closely. " * 500)
+        session.send("And at its tests. " + "Look closely. " * 500)
+    with Session.open(tmp_path / "talk.jsonl", **how, system="Be brief.") as session:
+        box.script(SUMMARY, "Seen.")
+        session.send(newest)
+        assert session.conversation.log.view.boundary is not None
+    said = newest if isinstance(newest, list) else [{"type": "text", "text": newest}]
+    assert unmarked(bodies[-1]["messages"][-1]["content"])[-len(said) :] == said

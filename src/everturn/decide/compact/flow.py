@@ -24,6 +24,7 @@ from everturn.decide.compact.exchanges import current_exchanges, read_paths
 from everturn.decide.compact.outline import FileOutline
 from everturn.decide.compact.plan import plan_compaction
 from everturn.decide.compact.provider import with_block
+from everturn.decide.compact.receipt import count_pictures
 from everturn.decide.compact.strategies import (
     STRATEGIES,
     is_refused_text,
@@ -317,9 +318,21 @@ def _plan_for(
                 # Its summary would replace a call whose result is yet to come: another strategy keeps it.
                 return plan
             whole = _planned(_whole(plan.asked), context, now)
-            return found or (plan if isinstance(whole, CompactionSkipped) else whole)
+            if isinstance(whole, CompactionSkipped):
+                return found or plan
+            # Another strategy keeps what was said last as it was recorded.
+            has_other = strategy != context.strategies[-1] and not plan.asked.is_reactive
+            return found or (plan if has_other and _cuts_newest(whole, plan) else whole)
         case _:
             return plan
+
+
+def _cuts_newest(whole: CompactionPlan, plan: CompactionPlan) -> bool:
+    """Whether a compaction of everything carries less of the newest message than this plan, which keeps
+    it."""
+    question = whole.restoration.unanswered
+    blocks = (block for record in plan.kept for block in record.blocks)
+    return question is None or question.is_cut or any(map(count_pictures, blocks))
 
 
 def _divided(
