@@ -176,6 +176,13 @@ def test_a_summary_in_a_form_of_its_own_outlives_two_summaries_without_a_model()
     assert again.sections[1].startswith(handed_down)
 
 
+def test_what_a_model_made_of_the_request_outlives_two_summaries_without_a_model():
+    first = summarize([b.boundary(), b.summary(BY_A_MODEL), b.user("go on", uuid="u")])
+    again = summarize([b.boundary(), b.summary(first.text), b.user("and on", uuid="v")])
+    handed_down = "   - as an earlier summary put it: The user wants the importer to be faster."
+    assert [handed_down in found.sections[1].split("\n") for found in (first, again)] == [True, True]
+
+
 def test_two_summaries_in_one_view_are_both_handed_down():
     found = merged(parse_summary("It began with a parser."), parse_summary("Then came a server."))
     assert found.prose == "It began with a parser.\nThen came a server."

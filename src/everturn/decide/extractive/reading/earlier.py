@@ -55,7 +55,7 @@ def parse_summary(text: str) -> EarlierSummary:
         files=_files(items.get(3, ())),
         concepts=_concepts(items.get(2, ())),
         items={number: tuple(map(_carried, items.get(number, ()))) for number in (4, 5, 7)},
-        intent="" if is_ours else "\n".join(sections.get(1, ())).strip(),
+        intent=_intent(items.get(1, ())) if is_ours else "\n".join(sections.get(1, ())).strip(),
         task=_with_label(wording.TASK, labelled),
         prose=_with_label(wording.PROSE, labelled) if is_ours else _prose(text, sections),
     )
@@ -103,6 +103,11 @@ def _prose(text: str, sections: Mapping[int, Sequence[str]]) -> str:
         return ""
     wrapped = _WRAPPED.search(text)
     return (wrapped[1] if wrapped else text).strip()
+
+
+def _intent(items: Sequence[str]) -> str:
+    found = (item for item in items if item.startswith(wording.INTENT))
+    return next(found, "").removeprefix(wording.INTENT)
 
 
 def _with_label(label: str, labelled: Sequence[tuple[str, str]]) -> str:

@@ -90,5 +90,6 @@ def _standing(facts: Facts, settings: SummarySettings) -> Iterator[SummaryEntry]
 
 def _intent(text: str) -> SummaryEntry:
     """The wording of an earlier model; its own structure is lost when it is indented."""
-    words, label = shortened(" ".join(escaped(text).split()), 4 * _SHORT), "as an earlier summary put it"
-    return SummaryEntry(f"{label}: {indent(words)}", 10_000, f"{label}: {clipped(words, _SHORT)}")
+    words = shortened(" ".join(escaped(text).split()), 4 * _SHORT)
+    short = clipped(words, _SHORT)
+    return SummaryEntry(f"{wording.INTENT}{indent(words)}", 10_000, f"{wording.INTENT}{short}")
