@@ -8,7 +8,10 @@ from scripted_twin import scripted_options
 
 from everturn import Session
 from everturn.decide.compact.values import Compaction
+from everturn.errors import UpstreamError
+from everturn.session.upstream import RawResponse
 from everturn.twin.testing import TwinForTests
+from everturn.twin.upstream import make_twin_send
 
 RULES = "Read a file before you change it, and say honestly what the tests have shown. " * 220
 
@@ -59,3 +62,83 @@ def unmarked(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: unmarked(each) for name, each in value.items() if name != "cache_control"}
     return value
+
+
+SUMMARY = (
+    "<summary>The parser in src/parse.py was looked at, and its tests pass; nothing else is open.</summary>"
+)
+QUESTION = "The newest. " + "".join(f"Point {number} matters. " for number in range(800)) + "Its end."
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize("is_behind_a_summary", [False, True])
+def test_of_two_questions_without_an_answer_the_newest_is_whole_although_nothing_stands_before_them(
+    tmp_path, is_behind_a_summary
+):
+    box = TwinForTests(options=scripted_options())
+    bodies: list[dict[str, Any]] = []
+
+    def send(body: bytes, betas: Any) -> RawResponse:
+        bodies.append(msgspec.json.decode(body))
+        return make_twin_send(box.twin)(body, betas)
+
+    with Session.open(
+        tmp_path / "talk.jsonl",
+        model="claude-opus-4-6",
+        send=send,
+        clock=box.twin.clock.now,
+        window=24_000,
+        max_tokens=2_000,
+        compact={"strategies": ["direct"]},
+    ) as session:
+        if is_behind_a_summary:
+            box.script("Done. " * 500, SUMMARY)
+            session.send("Look at the parser.")
+            assert isinstance(session.compact(), Compaction)
+        box.faults("overloaded")
+        with pytest.raises(UpstreamError):
+            session.send("The first. " + "It is long. " * 4_000)
+        box.script(SUMMARY, "Seen.")
+        assert session.send(QUESTION).text == "Seen."
+    assert bodies[-1]["messages"][-1]["content"][-1]["text"] == QUESTION
+    assert len(bodies) == (5 if is_behind_a_summary else 3)
+
+
+PICTURE = {
+    "type": "image",
+    "source": {"type": "url", "url": "https://example.com/a.png"},
+}
+
+
+@pytest.mark.spec("CP-37")
+@pytest.mark.parametrize("newest", [QUESTION, [{"type": "text", "text": "What is this?"}, PICTURE]])
+def test_where_the_provider_s_summary_would_cut_the_newest_message_the_next_strategy_keeps_it(
+    tmp_path, newest
+):
+    """The system prompt has changed since the last request: the provider can only summarize all there is."""
+    box = TwinForTests(options=scripted_options())
+    bodies: list[dict[str, Any]] = []
+
+    def send(body: bytes, betas: Any) -> RawResponse:
+        bodies.append(msgspec.json.decode(body))
+        return make_twin_send(box.twin)(body, betas)
+
+    how: dict[str, Any] = {
+        "model": "claude-opus-4-6",
+        "send": send,
+        "clock": box.twin.clock.now,
+        "window": 24_000,
+        "max_tokens": 2_000,
+        "thresholds": {"auto_percent": 40.0},
+        "compact": {"strategies": ["provider", "direct"]},
+    }
+    with Session.open(tmp_path / "talk.jsonl", **how) as session:
+        box.script("Done. " * 500, "Sure. " * 500)
+        session.send("Look at the parser. " + "Look closely. " * 500)
+        session.send("And at its tests. " + "Look closely. " * 500)
+    with Session.open(tmp_path / "talk.jsonl", **how, system="Be brief.") as session:
+        box.script(SUMMARY, "Seen.")
+        session.send(newest)
+        assert session.conversation.log.view.boundary is not None
+    said = newest if isinstance(newest, list) else [{"type": "text", "text": newest}]
+    assert unmarked(bodies[-1]["messages"][-1]["content"])[-len(said) :] == said

@@ -1,10 +1,11 @@
 """Earlier summaries are read back: ours exactly, a model's as far as it can be."""
 
 import builders as b
+import msgspec
 import pytest
 
 from everturn.decide.extractive import summarize
-from everturn.decide.extractive.reading.earlier import parse_summary
+from everturn.decide.extractive.reading.earlier import merged, parse_summary
 from everturn.decide.extractive.reading.facts import EarlierSummary, FileWork, QuotedText
 from everturn.decide.extractive.writing.trouble import carried
 from everturn.view.fragments.summary_message import summary_message
@@ -152,8 +153,46 @@ def test_paths_below_a_shared_root_are_whole_again_when_read_back():
     assert parse_summary(text).files == (FileWork("/p/src/a.py", read=1), FileWork("/p/src/b.py", read=1))
 
 
-def test_a_text_without_sections_hands_nothing_down():
-    assert parse_summary("1. First we did this.\n- and that") == EarlierSummary(items={4: (), 5: (), 7: ()})
+def test_a_text_without_sections_is_handed_down_as_one_text():
+    text = "1. First we did this.\n- and that"
+    nothing = EarlierSummary(items={4: (), 5: (), 7: ()})
+    assert parse_summary(text) == msgspec.structs.replace(nothing, prose=text)
+    wrapped = summary_message(text, form="full", transcript="/t.jsonl", resuming="directly")
+    assert parse_summary(wrapped) == msgspec.structs.replace(nothing, prose=text)
+
+
+def test_a_summary_in_a_form_of_its_own_outlives_two_summaries_without_a_model():
+    notes = "# Current state\nThe server moves to port 8080.\n\n# Worklog\n- read PORT in src/server.py"
+    said = [b.user("Now add a health check.", uuid="u"), b.assistant("Done.", id="m")]
+    handed_down = (
+        '   - an earlier summary in its own words: "# Current state\n'
+        "     The server moves to port 8080.\n\n     # Worklog\n"
+        '     - read PORT in src/server.py"'
+    )
+    first = summarize([b.boundary(), b.summary(notes), *said])
+    # What was said behind it was not the first.
+    assert first.sections[1] == handed_down
+    again = summarize([b.boundary(), b.summary(first.text), b.user("And a test.", uuid="v")])
+    assert again.sections[1].startswith(handed_down)
+
+
+def test_what_a_model_made_of_the_request_outlives_two_summaries_without_a_model():
+    first = summarize([b.boundary(), b.summary(BY_A_MODEL), b.user("go on", uuid="u")])
+    again = summarize([b.boundary(), b.summary(first.text), b.user("and on", uuid="v")])
+    handed_down = "   - as an earlier summary put it: The user wants the importer to be faster."
+    assert [handed_down in found.sections[1].split("\n") for found in (first, again)] == [True, True]
+
+
+def test_two_summaries_in_one_view_are_both_handed_down():
+    found = merged(parse_summary("It began with a parser."), parse_summary("Then came a server."))
+    assert found.prose == "It began with a parser.\nThen came a server."
+
+
+def test_of_a_long_summary_in_a_form_of_its_own_it_is_said_how_much_is_missing():
+    notes = "A " + "word " * 4_000 + "Z"
+    found = summarize([b.boundary(), b.summary(notes), b.user("Go on.", uuid="u")]).sections[1]
+    assert found.endswith('word Z"')
+    assert " [… 16,003 characters left out …] " in found
 
 
 def test_a_carried_line_that_is_indented_more_stays_so_and_one_that_is_less_is_indented():

@@ -24,6 +24,7 @@ from everturn.decide.compact.exchanges import current_exchanges, read_paths
 from everturn.decide.compact.outline import FileOutline
 from everturn.decide.compact.plan import plan_compaction
 from everturn.decide.compact.provider import with_block
+from everturn.decide.compact.receipt import count_pictures
 from everturn.decide.compact.strategies import (
     STRATEGIES,
     is_refused_text,
@@ -196,11 +197,13 @@ def _preview(
                 f"There is nothing to summarize: all of the {context.size:,} tokens are the newest message, "
                 "which is kept."
             )
-        return _planned(asked, context, now)
+        return _keep_last_messages(asked, start, context, now) or _planned(asked, context, now)
     kept = _planned(_up_to(asked, context.view.records[start].uuid), context, now)
     if isinstance(kept, CompactionSkipped):
         # Nothing but that message could be summarized, and if it fits there is no need to.
-        return kept if _fits_as_it_is(asked, context) else _planned(asked, context, now)
+        if _fits_as_it_is(asked, context):
+            return kept
+        return _keep_last_messages(asked, start, context, now) or _planned(asked, context, now)
     least = _least_after(kept, context)
     # By hand and between a call and its result, a summary that is shorter than expected may still help.
     may_be_short = asked.trigger == "manual" and has_open_calls(kept.kept)
@@ -315,9 +318,21 @@ def _plan_for(
                 # Its summary would replace a call whose result is yet to come: another strategy keeps it.
                 return plan
             whole = _planned(_whole(plan.asked), context, now)
-            return found or (plan if isinstance(whole, CompactionSkipped) else whole)
+            if isinstance(whole, CompactionSkipped):
+                return found or plan
+            # Another strategy keeps what was said last as it was recorded.
+            has_other = strategy != context.strategies[-1] and not plan.asked.is_reactive
+            return found or (plan if has_other and _cuts_newest(whole, plan) else whole)
         case _:
             return plan
+
+
+def _cuts_newest(whole: CompactionPlan, plan: CompactionPlan) -> bool:
+    """Whether a compaction of everything carries less of the newest message than this plan, which keeps
+    it."""
+    question = whole.restoration.unanswered
+    blocks = (block for record in plan.kept for block in record.blocks)
+    return question is None or question.is_cut or any(map(count_pictures, blocks))
 
 
 def _divided(

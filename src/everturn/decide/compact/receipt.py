@@ -13,7 +13,7 @@ from everturn.decide.compact.unanswered import UNANSWERED
 from everturn.decide.compact.values import CompactionPlan, Receipt
 from everturn.decide.compact.work import AGENTS, PLAN, TODOS
 from everturn.decide.retention import ScoredSummary
-from everturn.history.blocks import THINKING, TOOL_RESULT
+from everturn.history.blocks import THINKING, TOOL_RESULT, Block
 from everturn.history.edits import Offloaded
 from everturn.history.records import Record
 from everturn.measure.tool_table import DEFAULT_TOOL_TABLE
@@ -152,11 +152,13 @@ def _gone(records: Sequence[Record]) -> _Gone:
         if isinstance(record.edit, Offloaded):
             moved.append(record.edit.path)
         for block in record.blocks:
-            kind = block.kind
-            if kind == TOOL_RESULT:
-                pictures += len(parts_inside(block, *_PICTURES))
-            elif kind in _PICTURES:
-                pictures += 1
-            elif kind in THINKING:
-                thoughts += 1
+            pictures += count_pictures(block)
+            thoughts += block.kind in THINKING
     return _Gone(pictures, thoughts, tuple(moved))
+
+
+def count_pictures(block: Block) -> int:
+    """Images and documents, also those inside of a result: no text carries them."""
+    if block.kind == TOOL_RESULT:
+        return len(parts_inside(block, *_PICTURES))
+    return int(block.kind in _PICTURES)

@@ -2,7 +2,8 @@
 
 Our own are parsed exactly: headings start at the margin and everything else is indented, so quoted text
 cannot be mistaken for a heading or an entry. A model's summary has the same headings and looser entries;
-those are carried over as they are. Sections 8 and 9 describe a past moment and are not carried over.
+those are carried over as they are. Sections 8 and 9 describe a past moment and are not carried over. A
+summary without such sections, such as notes, is carried over as one text.
 """
 
 import re
@@ -15,6 +16,7 @@ import msgspec
 from everturn.decide.extractive.reading.facts import EarlierSummary, FileWork, QuotedText
 from everturn.decide.extractive.writing import wording
 from everturn.decide.extractive.writing.quoting import ITEM, split_about, unquoted
+from everturn.view.fragments.escaping import SUMMARY_TAG
 from everturn.view.fragments.summary_message import SUMMARY_OPENINGS
 
 _NUMBERS: Final = wording.all_titles()
@@ -25,6 +27,9 @@ _HEADING: Final = re.compile(
     rf"^(?:#+ *)?(?:\*\*)?([1-9])[.)] *(?:\*\*)?({'|'.join(_NUMBERS)})(?:\*\*)?:?(?:\*\*)? *(.*)$",
     re.IGNORECASE,
 )
+_WRAPPED: Final = re.compile(rf"<{SUMMARY_TAG}>\n(.*)\n</{SUMMARY_TAG}>", re.DOTALL)
+# Those that are carried over.
+_CARRIED: Final = range(1, 8)
 _BULLET: Final = re.compile(r"^( *)(?:[-*•]|\d+[.)]) +")
 _LABEL: Final = re.compile(r"^([a-z ]+): (?=\")")
 _PATH: Final = re.compile(r"`([^`\s]*[./][^`\s]*)`|((?:[\w.~-]+)?(?:/[\w.@-]+)+|[\w-]+\.[A-Za-z]\w{0,7}\b)")
@@ -34,7 +39,7 @@ _NONE: Final = re.compile(r"^\W*(?:\(?none\b.*|no (?:errors|pending)\b.*)?$", re
 
 
 def parse_summary(text: str) -> EarlierSummary:
-    """The facts of one summary; empty where it has no sections."""
+    """The facts of one summary; `prose` where it has no sections."""
     sections = _sections(text)
     is_ours = text.startswith(_OUR_BEGINNINGS)
     items = {number: _items(lines, exact=is_ours) for number, lines in sections.items()}
@@ -50,8 +55,9 @@ def parse_summary(text: str) -> EarlierSummary:
         files=_files(items.get(3, ())),
         concepts=_concepts(items.get(2, ())),
         items={number: tuple(map(_carried, items.get(number, ()))) for number in (4, 5, 7)},
-        intent="" if is_ours else "\n".join(sections.get(1, ())).strip(),
-        task=next((text for label, text in labelled if label == wording.TASK), ""),
+        intent=_intent(items.get(1, ())) if is_ours else "\n".join(sections.get(1, ())).strip(),
+        task=_with_label(wording.TASK, labelled),
+        prose=_with_label(wording.PROSE, labelled) if is_ours else _prose(text, sections),
     )
 
 
@@ -75,6 +81,7 @@ def merged(before: EarlierSummary, newer: EarlierSummary) -> EarlierSummary:
         items={n: (*before.items.get(n, ()), *newer.items.get(n, ())) for n in (4, 5, 7)},
         intent="\n".join(filter(None, (before.intent, newer.intent))),
         task=newer.task or before.task,
+        prose="\n".join(filter(None, (before.prose, newer.prose))),
     )
 
 
@@ -89,6 +96,22 @@ def _sections(text: str) -> Mapping[int, Sequence[str]]:
         elif current is not None:
             current.append(line)
     return found
+
+
+def _prose(text: str, sections: Mapping[int, Sequence[str]]) -> str:
+    if any(number in sections for number in _CARRIED):
+        return ""
+    wrapped = _WRAPPED.search(text)
+    return (wrapped[1] if wrapped else text).strip()
+
+
+def _intent(items: Sequence[str]) -> str:
+    found = (item for item in items if item.startswith(wording.INTENT))
+    return next(found, "").removeprefix(wording.INTENT)
+
+
+def _with_label(label: str, labelled: Sequence[tuple[str, str]]) -> str:
+    return next((text for found, text in labelled if found == label), "")
 
 
 def _items(lines: Sequence[str], *, exact: bool) -> tuple[str, ...]:

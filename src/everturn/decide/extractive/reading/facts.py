@@ -138,6 +138,8 @@ class EarlierSummary(msgspec.Struct, frozen=True):
     items: Mapping[int, tuple[str, ...]] = {}
     intent: str = ""
     task: str = ""
+    # A summary without these sections, in its own words: notes, or another program's.
+    prose: str = ""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

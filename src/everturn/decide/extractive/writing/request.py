@@ -34,7 +34,12 @@ def request(facts: Facts, settings: SummarySettings, instructions: str) -> list[
         short = quote(shortened(task, settings.request))
         entries.append(SummaryEntry(f"{wording.TASK}: {words}", 1, f"{wording.TASK}: {short}"))
     said = facts.all_messages
-    if said:
+    if prose := facts.earlier.prose:
+        words = quote(shortened(prose, settings.rungs[0]))
+        short = quote(shortened(prose, settings.request))
+        entries.append(SummaryEntry(f"{wording.PROSE}: {words}", 3, f"{wording.PROSE}: {short}"))
+    # Behind such a summary nobody knows what was said first.
+    if said and (facts.earlier.messages or not facts.earlier.prose):
         # What replies to the model came later, even if only a bare command came before it.
         first = next((each for each in said if not (each.about or _BARE.fullmatch(each.text))), said[0])
         words = shortened(first.text, settings.request)
@@ -85,5 +90,6 @@ def _standing(facts: Facts, settings: SummarySettings) -> Iterator[SummaryEntry]
 
 def _intent(text: str) -> SummaryEntry:
     """The wording of an earlier model; its own structure is lost when it is indented."""
-    words, label = shortened(" ".join(escaped(text).split()), 4 * _SHORT), "as an earlier summary put it"
-    return SummaryEntry(f"{label}: {indent(words)}", 10_000, f"{label}: {clipped(words, _SHORT)}")
+    words = shortened(" ".join(escaped(text).split()), 4 * _SHORT)
+    short = clipped(words, _SHORT)
+    return SummaryEntry(f"{wording.INTENT}{indent(words)}", 10_000, f"{wording.INTENT}{short}")

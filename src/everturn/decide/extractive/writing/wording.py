@@ -53,6 +53,10 @@ UNMADE: Final = "failed, and the file was not changed since"
 RUNNING: Final = "still running in the background"
 ASKING: Final = "the model asked, and has no answer yet"
 OFFERED: Final = "offered by the model, neither accepted nor declined"
+# What a model has made of the request.
+INTENT: Final = "as an earlier summary put it: "
+# A summary that has none of these sections.
+PROSE: Final = "an earlier summary in its own words"
 # A model's list of what the user said is its own text.
 REPORTED: Final = "as an earlier summary lists it: "
 ASKED: Final = "asked of this summary"
