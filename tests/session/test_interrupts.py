@@ -14,6 +14,7 @@ from everturn.errors import StoreError
 from everturn.history.blocks import text_of
 from everturn.measure.tokens import LocalTokenizer
 from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.session.store.record_lines import RecordLines
 from everturn.twin.upstream import make_twin_send
 
 
@@ -54,6 +55,20 @@ def says(desk: Desk, session: Session, text: str, answer: str) -> None:
 
 def newest_question(session: Session) -> str:
     return [each.uuid for each in session.conversation.log.records if each.kind == "user"][-1]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_append_that_is_ended_behind_its_write_is_not_taken_for_damage(desk, monkeypatch, error):
+    with desk.open() as session:
+        says(desk, session, "One.", "First.")
+        with monkeypatch.context() as patch:
+            patch.setattr(RecordLines, "commit", lambda *_: (_ for _ in ()).throw(error()))
+            with pytest.raises(error):
+                session.send("Two.")
+        says(desk, session, "Three.", "Third.")
+        assert (words(session), session.damage) == (["One.", "First.", "Two.", "Three.", "Third."], ())
+    with desk.open() as session:
+        assert (words(session), session.damage) == (["One.", "First.", "Two.", "Three.", "Third."], ())
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

@@ -39,7 +39,7 @@ from everturn.session.store.file_system import (
 from everturn.session.store.line_tags import FORMAT, find_newest_format
 from everturn.session.store.lock import TranscriptLock
 from everturn.session.store.protocol import Access
-from everturn.session.store.record_lines import RecordLines
+from everturn.session.store.record_lines import NewLines, RecordLines
 from everturn.session.transcripts import (
     STATE_SUFFIX,
     parse_transcript,
@@ -145,8 +145,7 @@ class JsonlStore:
             self._check_writable()
             new = self._lines.prepare(records)
             if new is not None:
-                self._write(new.data)
-                self._lines.commit(new)
+                self._write(new)
 
     def sync(self) -> None:
         """Write to disk what was appended since the last sync. Only has an effect with "batch"."""
@@ -249,7 +248,9 @@ class JsonlStore:
         if self.read_only_reason:
             raise StoreError(f"Nothing can be appended to {self.path}: {self.read_only_reason}.")
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, new: NewLines) -> None:
+        data = new.data
+
         def steps() -> None:
             self._check_alone()
             self._check_size(self._size + len(data))
@@ -260,6 +261,8 @@ class JsonlStore:
             self._is_unsynced = True
             if self._fsync == "always":
                 self._sync()
+            # Within the guard: the state says where the transcript ended by its size and its checksum.
+            self._lines.commit(new)
 
         self._guarded(steps)
 
