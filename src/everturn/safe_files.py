@@ -85,9 +85,8 @@ def open_file(
     at = os.open(below, _FOLDER)
     try:
         for part in between:
-            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
-            os.close(at)
-            at = inner
+            outer, at = at, os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+            os.close(outer)
         return _checked(os.open(last, _READ | os.O_NOFOLLOW, dir_fd=at), os.fspath(path))
     finally:
         os.close(at)
@@ -164,10 +163,11 @@ def open_stream(
     try:
         if (size := os.fstat(fd).st_size) > max_bytes:
             raise RefusedFile(errno.EFBIG, describe_size(size, max_bytes), os.fspath(path))
-        return open(fd, "rb")
     except BaseException:
         os.close(fd)
         raise
+    # Not above: an interrupt right behind it would close the descriptor twice.
+    return open(fd, "rb")
 
 
 def stream_of(fd: int) -> "BinaryIO":

@@ -14,6 +14,7 @@ from everturn.errors import StoreError
 from everturn.history.blocks import text_of
 from everturn.measure.tokens import LocalTokenizer
 from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.session.store.lock import TranscriptLock
 from everturn.session.store.record_lines import RecordLines
 from everturn.twin.upstream import make_twin_send
 
@@ -55,6 +56,27 @@ def says(desk: Desk, session: Session, text: str, answer: str) -> None:
 
 def newest_question(session: Session) -> str:
     return [each.uuid for each in session.conversation.log.records if each.kind == "user"][-1]
+
+
+def test_an_interrupt_when_the_lock_is_about_to_be_released_leaves_a_session_that_goes_on(desk, monkeypatch):
+    with desk.open() as session:
+        says(desk, session, "One.", "First.")
+        says(desk, session, "Two.", "Second.")
+        interrupts, release = [KeyboardInterrupt()], TranscriptLock.release
+
+        def interrupted(lock):
+            if interrupts:
+                raise interrupts.pop()
+            release(lock)
+
+        monkeypatch.setattr(TranscriptLock, "release", interrupted)
+        # What is raised is kept, with all that its traceback holds.
+        with pytest.raises(KeyboardInterrupt) as kept:
+            session.rewind(newest_question(session))
+        says(desk, session, "Three.", "Third.")
+        assert (words(session), session.damage) == (["One.", "First.", "Three.", "Third."], ())
+    assert kept.value.__traceback__ is not None
+    assert reopened(desk) == ["One.", "First.", "Three.", "Third."]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

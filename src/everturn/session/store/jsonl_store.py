@@ -92,6 +92,7 @@ class JsonlStore:
         self._size = 0
         self._is_unsynced = False
         self._held = ExitStack()
+        self._lock: TranscriptLock | None = None
         self._one_at_a_time = threading.Lock()
 
     @classmethod
@@ -182,7 +183,12 @@ class JsonlStore:
                 self.sync()
         finally:
             self.read_only_reason = self.read_only_reason or CLOSED
-            self._held.close()
+            try:
+                self._held.close()
+            finally:
+                # An interrupt may have come right before its release, and the traceback keeps it.
+                if self._lock is not None:
+                    self._lock.release()
 
     def reopen(self) -> "JsonlStore":
         """Close it and open it again, with all records that the file holds now."""
@@ -204,7 +210,8 @@ class JsonlStore:
     def _load(self, access: Access) -> None:
         if access == "write":
             self._prepare_folder()
-            self._held.callback(TranscriptLock(self._io, self.path).release)
+            self._lock = TranscriptLock(self._io, self.path)
+            self._held.callback(self._lock.release)
         self._fd = self._io.open(self.path, APPEND if access == "write" else READ)
         self._held.callback(self._io.close, self._fd)
         if access == "write" and self._fsync != "never":
