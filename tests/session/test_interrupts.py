@@ -58,6 +58,29 @@ def newest_question(session: Session) -> str:
     return [each.uuid for each in session.conversation.log.records if each.kind == "user"][-1]
 
 
+@pytest.mark.parametrize("does", ["rewinds", "goes on after an interrupt"])
+def test_a_session_that_reads_its_file_again_keeps_its_remarks(desk, does):
+    with desk.open() as session:
+        says(desk, session, "One.", "First.")
+        says(desk, session, "Two.", "Second.")
+        in_the_way = Path(f"{session.path}.state.json.new")
+        in_the_way.mkdir()
+        before = session.remarks.copy()
+        says(desk, session, "Three.", "Third.")
+        why = f"{session.path}.state.json could not be written: Is a directory"
+        assert session.remarks == [*before, why]
+        in_the_way.rmdir()
+        if does == "rewinds":
+            for left in (2, 4):
+                session.rewind(newest_question(session))
+                branches = f"messages on abandoned branches (rewind, resume, fork): {left}"
+                assert session.remarks == [branches, *before, why]
+        else:
+            session._current._is_torn = True
+            says(desk, session, "Four.", "Fourth.")
+            assert session.remarks == [*before, why]
+
+
 def test_an_interrupt_when_the_lock_is_about_to_be_released_leaves_a_session_that_goes_on(desk, monkeypatch):
     with desk.open() as session:
         says(desk, session, "One.", "First.")
