@@ -238,6 +238,8 @@ class SessionRuntime:
         """Read the same store again from the start, for the runtime that follows this one."""
         if self._holder is not None:
             self._holder.end()
+        if self.notes is not None:
+            self.notes.pay()
         self.write_state()
         if self._index is not None:
             self._index.close()
