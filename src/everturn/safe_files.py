@@ -85,9 +85,8 @@ def open_file(
     at = os.open(below, _FOLDER)
     try:
         for part in between:
-            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
-            os.close(at)
-            at = inner
+            outer, at = at, os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+            os.close(outer)
         return _checked(os.open(last, _READ | os.O_NOFOLLOW, dir_fd=at), os.fspath(path))
     finally:
         os.close(at)
@@ -164,10 +163,11 @@ def open_stream(
     try:
         if (size := os.fstat(fd).st_size) > max_bytes:
             raise RefusedFile(errno.EFBIG, describe_size(size, max_bytes), os.fspath(path))
-        return open(fd, "rb")
     except BaseException:
         os.close(fd)
         raise
+    # Not above: an interrupt right behind it would close the descriptor twice.
+    return open(fd, "rb")
 
 
 def stream_of(fd: int) -> "BinaryIO":
@@ -297,19 +297,32 @@ class AtomicFile:
         return self._file
 
     def __exit__(self, kind: object, problem: object, trace: object) -> None:
-        is_complete = False
-        try:
-            if kind is None:
-                self._file.flush()
-                os.fchmod(self._file.fileno(), self._mode)
-                if self._sync:
-                    os.fsync(self._file.fileno())
-                os.replace(self._beside, self._path)
-                is_complete = True
-        finally:
-            self._file.close()
-            if not is_complete:
-                os.unlink(self._beside)
+        if kind is None:
+            try:
+                self._complete()
+            except BaseException as failed:
+                self._discard(failed)
+                raise
+        else:
+            self._discard(problem)
+
+    def _complete(self) -> None:
+        self._file.flush()
+        os.fchmod(self._file.fileno(), self._mode)
+        if self._sync:
+            os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._beside, self._path)
+
+    def _discard(self, problem: object) -> None:
+        """Remove what was written, and name the file in an error that names none, as one of a full disk."""
+        if isinstance(problem, OSError) and problem.filename is None:
+            problem.filename = self._path
+        # Without what is still buffered: writing that could fail again.
+        self._file.raw.close()
+        # An interrupt may come when it has its name already.
+        if os.path.lexists(self._beside):
+            os.unlink(self._beside)
 
     def _check(self) -> None:
         try:

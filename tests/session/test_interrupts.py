@@ -14,6 +14,8 @@ from everturn.errors import StoreError
 from everturn.history.blocks import text_of
 from everturn.measure.tokens import LocalTokenizer
 from everturn.session.hooks.run import CallbackHook, Hooks
+from everturn.session.store.lock import TranscriptLock
+from everturn.session.store.record_lines import RecordLines
 from everturn.twin.upstream import make_twin_send
 
 
@@ -54,6 +56,64 @@ def says(desk: Desk, session: Session, text: str, answer: str) -> None:
 
 def newest_question(session: Session) -> str:
     return [each.uuid for each in session.conversation.log.records if each.kind == "user"][-1]
+
+
+@pytest.mark.parametrize("does", ["rewinds", "goes on after an interrupt"])
+def test_a_session_that_reads_its_file_again_keeps_its_remarks(desk, does):
+    with desk.open() as session:
+        says(desk, session, "One.", "First.")
+        says(desk, session, "Two.", "Second.")
+        in_the_way = Path(f"{session.path}.state.json.new")
+        in_the_way.mkdir()
+        before = session.remarks.copy()
+        says(desk, session, "Three.", "Third.")
+        why = f"{session.path}.state.json could not be written: Is a directory"
+        assert session.remarks == [*before, why]
+        in_the_way.rmdir()
+        if does == "rewinds":
+            for left in (2, 4):
+                session.rewind(newest_question(session))
+                branches = f"messages on abandoned branches (rewind, resume, fork): {left}"
+                assert session.remarks == [branches, *before, why]
+        else:
+            session._current._is_torn = True
+            says(desk, session, "Four.", "Fourth.")
+            assert session.remarks == [*before, why]
+
+
+def test_an_interrupt_when_the_lock_is_about_to_be_released_leaves_a_session_that_goes_on(desk, monkeypatch):
+    with desk.open() as session:
+        says(desk, session, "One.", "First.")
+        says(desk, session, "Two.", "Second.")
+        interrupts, release = [KeyboardInterrupt()], TranscriptLock.release
+
+        def interrupted(lock):
+            if interrupts:
+                raise interrupts.pop()
+            release(lock)
+
+        monkeypatch.setattr(TranscriptLock, "release", interrupted)
+        # What is raised is kept, with all that its traceback holds.
+        with pytest.raises(KeyboardInterrupt) as kept:
+            session.rewind(newest_question(session))
+        says(desk, session, "Three.", "Third.")
+        assert (words(session), session.damage) == (["One.", "First.", "Three.", "Third."], ())
+    assert kept.value.__traceback__ is not None
+    assert reopened(desk) == ["One.", "First.", "Three.", "Third."]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_append_that_is_ended_behind_its_write_is_not_taken_for_damage(desk, monkeypatch, error):
+    with desk.open() as session:
+        says(desk, session, "One.", "First.")
+        with monkeypatch.context() as patch:
+            patch.setattr(RecordLines, "commit", lambda *_: (_ for _ in ()).throw(error()))
+            with pytest.raises(error):
+                session.send("Two.")
+        says(desk, session, "Three.", "Third.")
+        assert (words(session), session.damage) == (["One.", "First.", "Two.", "Three.", "Third."], ())
+    with desk.open() as session:
+        assert (words(session), session.damage) == (["One.", "First.", "Two.", "Three.", "Third."], ())
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

@@ -402,3 +402,17 @@ def test_notes_that_come_while_a_compaction_waits_are_its_summary(taken):
         assert isinstance(made, Compaction)
         assert made.attempts[-1].strategy == "notes"
     assert taken.calls.count("summary") == 0
+
+
+def test_a_rewind_pays_for_notes_that_have_come_since_the_last_turn(taken):
+    with taken.open() as session:
+        notes = session._runtime.notes
+        while notes._job is None:
+            taken.talk(session, 1)
+        assert notes._job.done.wait(20)
+        questions = [each.uuid for each in session.conversation.log.records if each.kind == "user"]
+        session.rewind(questions[-1])
+        billed = session.bill.parts["session_memory"]
+        assert (taken.calls.count("notes"), billed.calls, billed.read, billed.output) == (1, 1, 900, 50)
+    with taken.open() as session:
+        assert session.bill.parts["session_memory"] == billed

@@ -8,6 +8,7 @@ import sys
 import pytest
 from small_session import reading
 
+from everturn import safe_files
 from everturn.errors import InputError, NotASession
 from everturn.session.transcripts import open_transcript, parse_transcript
 from everturn.wire.claude_code_reader import parse_session_file
@@ -24,6 +25,19 @@ def test_a_session_file_is_read_whole(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(data)
     found = open_transcript(tmp_path / "a.jsonl")
     assert (found.lines, found.flaws) == (parse_session_file(data).lines, ())
+
+
+def test_an_interrupt_while_a_file_is_opened_stays_an_interrupt_and_closes_it_once(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_bytes(reading().to_bytes())
+
+    def opened_and_interrupted(fd, mode):
+        # What an unfinished call leaves behind closes itself.
+        open(fd, mode).close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(safe_files, "open", opened_and_interrupted, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        open_transcript(tmp_path / "a.jsonl")
 
 
 def test_an_empty_file_is_an_empty_session(tmp_path):

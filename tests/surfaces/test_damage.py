@@ -1,6 +1,7 @@
 """Whatever opens a damaged transcript says what it lost: every command, tool and adapter."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import everturn
 from everturn.cli import main
 from everturn.decide.events import TranscriptDamaged
 from everturn.mcp import results
+from everturn.session.transcripts import open_own_transcript, open_transcript
 from everturn.twin.testing import TwinForTests
+from everturn.web_dashboard.summarize import summarize_file
 
 LOST = "something was changed, lost, doubled or moved here"
 
@@ -144,6 +147,59 @@ def test_a_state_file_that_cannot_be_read_is_a_remark_once(tmp_path, left):
         ]
     with desk.open() as session:
         assert session.remarks == []
+
+
+def say_between(monkeypatch, session):
+    """Let this session say something when a reader has read its transcript or its state, and opens the other
+    one. Returns what was opened."""
+    names, opened, real = {session.path, f"{session.path}.state.json"}, list[str](), os.open
+
+    def open_watched(name, flags, *more, **by_name):
+        if os.fspath(name) in names - set(opened):
+            opened.append(os.fspath(name))
+            if len(opened) == len(names):
+                session.send("And then?")
+        return real(name, flags, *more, **by_name)
+
+    monkeypatch.setattr(os, "open", open_watched)
+    return opened
+
+
+@pytest.mark.spec("TR-10")
+@pytest.mark.parametrize(
+    "read",
+    [
+        *(
+            pytest.param(lambda path, words=words: run_command(words, path), id=" ".join(words))
+            for words in (
+                ["context", "{}", "--json"],
+                ["audit", "{}", "--json"],
+                ["recall", "{}", "Question"],
+                ["expand", "{}"],
+            )
+        ),
+        pytest.param(lambda path: str(results.context_usage(Path(path))), id="tool context_usage"),
+        pytest.param(lambda path: str(results.audit(Path(path))), id="tool audit"),
+        pytest.param(lambda path: str(results.recall(Path(path), "Question", 3)), id="tool recall"),
+        pytest.param(lambda path: str(summarize_file(path)), id="dashboard"),
+        pytest.param(lambda path: str(open_own_transcript(path).flaws), id="branches"),
+    ],
+)
+def test_a_reader_beside_a_writer_takes_nothing_for_lost(desk, monkeypatch, read):
+    with desk.open() as session:
+        desk.talk(session, turns=2)
+        opened = say_between(monkeypatch, session)
+        said = read(session.path)
+        monkeypatch.undo()
+        assert sorted(opened) == [session.path, f"{session.path}.state.json"]
+        assert open_transcript(session.path).flaws == ()
+    assert [word for word in ("is missing", "damaged", "checksum") if word in said] == []
+
+
+def run_command(words, path):
+    done = CliRunner().invoke(main, [word.format(path) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def test_nothing_is_said_of_a_file_that_is_whole(tmp_path):

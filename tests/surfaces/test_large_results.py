@@ -38,9 +38,12 @@ def test_a_deleted_file_of_a_large_result_is_written_again_when_the_session_is_o
         pytest.param(lambda was: was[:100], id="cut"),
         pytest.param(lambda was: b"other text\n" * 400, id="changed"),
         pytest.param(lambda was: was[: len(was) // 2].ljust(len(was), b"\0"), id="zeros at its end"),
+        pytest.param(lambda was: b"X" + was[1:], id="another first byte"),
+        pytest.param(lambda was: was[:4096].ljust(8192, b"\0") + was[8192:], id="a page of zeros"),
+        pytest.param(lambda was: was + b"X", id="longer"),
     ],
 )
-def test_a_file_that_a_power_cut_left_empty_or_cut_is_written_again(desk, left):
+def test_a_file_that_is_empty_cut_or_changed_anywhere_is_written_again(desk, left):
     with large(desk) as session:
         run_large(desk, session)
         (path,) = Path(session._runtime.store.blob_folder).iterdir()
@@ -48,6 +51,23 @@ def test_a_file_that_a_power_cut_left_empty_or_cut_is_written_again(desk, left):
     path.write_bytes(left(was))
     with large(desk) as session:
         assert (path.read_bytes(), session.remarks) == (was, [])
+
+
+@pytest.mark.parametrize("at", [0, 1 << 20, (2 << 20) - 1])
+def test_one_changed_byte_of_a_file_of_two_megabytes_is_noticed(desk, at):
+    with desk.open(
+        tools=[tool("Bash", lambda given: "x" * (2 << 20), command={"type": "string"})]
+    ) as session:
+        run_large(desk, session)
+        (path,) = Path(session._runtime.store.blob_folder).iterdir()
+    os.utime(path, (1, 1))
+    with large(desk):
+        assert path.stat().st_mtime == 1
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"y")
+    with large(desk):
+        assert path.read_bytes() == b"x" * (2 << 20)
 
 
 def test_a_whole_file_stays_as_it_is_and_reading_writes_none(desk):

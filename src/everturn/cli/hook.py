@@ -18,8 +18,9 @@ def hook(arguments: tuple[str, ...]) -> None:
     """Handle a Claude Code hook. Claude Code sends JSON on standard input; EVENT is optional.
 
     PreCompact saves a marker and never blocks. SessionStart after a compaction restores the user's rules,
-    open tasks and files that the summary left out. PostToolUse moves results of more than --shrink characters
-    to a file. Other events return nothing. The exit code is 0, or 1 with one line on stderr; never 2.
+    open tasks and files that the summary left out, and names pins that cannot be read. PostToolUse moves
+    results of more than --shrink characters to a file. Other events return nothing. The exit code is 0, or 1
+    with one line on stderr; never 2.
     """
     from everturn.adapters.claude_code.hooks import run
 

@@ -114,23 +114,23 @@ def read_sessions(
 def _sessions_in(file: Path, taken: set[Path] | None = None) -> Iterator[ReplaySession | Unreadable]:
     """The sessions of one file. Files of their sub-agents are added to `taken`."""
     try:
-        data = read_file(file, max_bytes=MAX_SESSION_BYTES)
+        state = read_state_beside(file)
+        source = SourceFile(read_file(file, max_bytes=MAX_SESSION_BYTES), state)
     except (OSError, ValueError) as problem:
         # ValueError: a NUL byte in the name.
         why = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         yield Unreadable(str(file), why)
         return
-    if not data.strip():
+    if not source.data.strip():
         yield Unreadable(str(file), "the file is empty")
         return
-    yield from _conversations_in(file, data, taken)
+    yield from _conversations_in(file, source, taken)
 
 
 def _conversations_in(
-    file: Path, data: bytes, taken: set[Path] | None
+    file: Path, source: SourceFile, taken: set[Path] | None
 ) -> Iterator[ReplaySession | Unreadable]:
-    format, count = "a session", 0
-    source = SourceFile(data, read_state_beside(file))
+    format, count, data = "a session", 0, source.data
     try:
         reader = next((each for each in READERS if each.recognises(source)), None)
         if reader is None:

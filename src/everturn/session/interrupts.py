@@ -59,9 +59,7 @@ class InterruptibleRuntime:
             # What the program has closed stays closed.
             if not self._is_torn or self.runtime.is_closed:
                 return
-            remarks = self.runtime.remarks
             self.reload()
-            self.runtime.remark(*remarks)
 
     def reload(self) -> None:
         """Go on with what the file holds. If this ends halfway, the next call tries it again: the old runtime
@@ -70,7 +68,10 @@ class InterruptibleRuntime:
             self._is_torn = True
             runtime = self.runtime
             runtime.reopen_store()
-            self.runtime = self._resume(runtime.conversation.setting, runtime.store, runtime.parts, "none")
+            found = self._resume(runtime.conversation.setting, runtime.store, runtime.parts, "none")
+            # What there is to say about the records was found anew.
+            found.remark(*(text for text in runtime.remarks if text not in runtime.flaws))
+            self.runtime = found
             self._is_torn = False
 
     def _resume(

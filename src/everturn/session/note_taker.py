@@ -162,6 +162,13 @@ class NoteTaker:
             self._tell(NotesRejected(moment=job.moment, why=reason))
         return self._usable()
 
+    def pay(self) -> None:
+        """Pay for notes that have come. They are not used: the session is about to read its file again, and
+        may have left what they cover."""
+        job, self._job = self._job, None
+        if job is not None and job.done.is_set() and job.usage is not None:
+            self._paid(job.usage)
+
     def _usable(self) -> Notes | None:
         return None if self.notes.is_empty else self.notes
 

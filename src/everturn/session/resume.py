@@ -47,6 +47,7 @@ def resume_runtime(
 
         runtime.tools = index_tools((*parts.tools, make_recall_tool(current)))
     for note in found.notes:
+        runtime.flaws.append(note.what)
         runtime.remark(note.what)
     runtime.runner.emit_repairs()
     if not store.read_only_reason:

@@ -96,6 +96,8 @@ class SessionRuntime:
         self.folder = Path(store.blob_folder)
         # Problems to show to the user: damage found in the file, and files that could not be written.
         self.remarks: list[str] = list(store.notes)
+        # Those of them that are about the records that were read.
+        self.flaws: list[str] = list(store.notes)
         self.ledger = Ledger(conversation.log.records, read_state(store).asides)
         self.tools = index_tools(parts.tools)
         self._tool_calls = ToolCalls(conversation)
@@ -236,6 +238,8 @@ class SessionRuntime:
         """Read the same store again from the start, for the runtime that follows this one."""
         if self._holder is not None:
             self._holder.end()
+        if self.notes is not None:
+            self.notes.pay()
         self.write_state()
         if self._index is not None:
             self._index.close()

@@ -150,6 +150,9 @@ class Session:
         refused. `may_read` is called for every memory file and decides whether it is read. With
         `access="read"` nothing is written and no message can be sent. `session_start` is the source passed
         to SessionStart hooks: "auto" means startup or resume; "none" runs none. `hold_timer` waits for holds.
+
+        Tools and hooks may wait for another thread that calls `pin`. `clock`, `new_id`, `estimator`, `listen`
+        and the sections of `system` must not: the session may hold the lock that `pin` waits for.
         """
         callbacks, overrides = divide_hooks(hooks, overrides)
         given = OpenArguments(

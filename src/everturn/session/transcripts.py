@@ -52,16 +52,19 @@ def open_transcript(path: str | os.PathLike[str], progress: Progress | None = No
     """Read the session in a file, or on standard input for "-"."""
     if os.fspath(path) == STDIN:
         return parse_transcript(_standard_input(), "standard input")
-    return parse_transcript(_content(Path(path), progress), os.fspath(path), read_state_beside(path))
+    state = read_state_beside(path)
+    return parse_transcript(_content(Path(path), progress), os.fspath(path), state)
 
 
 def open_own_transcript(path: str) -> Transcript:
     """Read the file of an open session. It is one even if all it holds is a line that was cut off."""
-    return parse_whole_file(_content(Path(path), None), read_state_beside(path))
+    state = read_state_beside(path)
+    return parse_whole_file(_content(Path(path), None), state)
 
 
 def parse_transcript(data: bytes, name: str, state: bytes = b"") -> Transcript:
-    """Parse a session from bytes; error messages call it `name`. `state` is what its state file holds."""
+    """Parse a session from bytes; error messages call it `name`. `state` is what its state file held before
+    the bytes were read."""
     transcript = parse_whole_file(data, state)
     if data.strip() and not looks_like_a_session(transcript.lines):
         raise NotASession(
@@ -80,7 +83,11 @@ def parse_whole_file(data: bytes, state: bytes = b"") -> Transcript:
 
 
 def read_state_beside(path: str | os.PathLike[str]) -> bytes:
-    """What the state file of a transcript holds; nothing if there is none."""
+    """What the state file of a transcript holds; nothing if there is none.
+
+    Whoever compares it with the transcript reads it first. A writer only appends, and writes the state after
+    the lines, so an older state still fits; a newer one would say that the lines written since are missing.
+    """
     try:
         return read_file(os.path.realpath(path) + STATE_SUFFIX)
     except (OSError, ValueError):

@@ -13,6 +13,7 @@ from small_session import SmallSession, call, text
 
 from everturn.adapters.claude_code import hooks
 from everturn.cli import main
+from everturn.session.pin_file import append_pin, pin_file_path
 
 
 @pytest.fixture
@@ -90,9 +91,33 @@ def test_a_session_id_that_is_no_name_leads_nowhere(hook, state, session, name):
 def test_after_a_compaction_the_state_is_given_back(hook, session):
     answer = hook(given=payload("SessionStart", session, source="compact"))
     assert answer[0] == 0
+    assert set(answer[1]) == {"hookSpecificOutput"}
     told = answer[1]["hookSpecificOutput"]
     assert told["hookEventName"] == "SessionStart"
     assert '- "Never push to main."' in told["additionalContext"].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (
+            lambda pins: pins.write_bytes(pins.read_bytes().replace(b"tabs", b"\xe9abs")),
+            "a pin is lost: line 2 of {} cannot be read; pin the text again and remove what is damaged",
+        ),
+        (
+            lambda pins: (pins.unlink(), pins.mkdir()),
+            "The pins in {} cannot be read: it is a directory.",
+        ),
+    ],
+    ids=["a damaged line", "a directory"],
+)
+def test_after_a_compaction_the_user_is_told_of_pins_that_cannot_be_read(hook, session, damage, says):
+    append_pin(session, "Use tabs.")
+    append_pin(session, "Keep the API stable.")
+    damage(pin_file_path(session))
+    code, answer, said = hook(given=payload("SessionStart", session, source="compact"))
+    assert (code, said, answer["systemMessage"]) == (0, "", says.format(pin_file_path(session)))
+    assert '- "Never push to main."' in answer["hookSpecificOutput"]["additionalContext"].splitlines()
 
 
 @pytest.mark.parametrize("source", ["startup", "resume", "clear", "fork", None])

@@ -47,7 +47,7 @@ def told(session: SmallSession, folder: Path, last_before: str = "") -> str:
     answer = build_restored_context(
         {"transcript_path": str(path)}, {"last_uuid": last_before} if last_before else None
     )
-    return answer.replace(str(path), "THE TRANSCRIPT")
+    return answer.text.replace(str(path), "THE TRANSCRIPT")
 
 
 EVERYTHING = f"""{OPENING}
@@ -138,7 +138,7 @@ def test_what_there_is_no_room_for_is_counted():
 )
 def test_recorded_sessions_are_restored_within_the_bound():
     paths = [path for path in sorted(DATA.rglob("*.jsonl")) if b'"compact_boundary"' in path.read_bytes()][:8]
-    answers = [build_restored_context({"transcript_path": str(path)}, None) for path in paths]
+    answers = [build_restored_context({"transcript_path": str(path)}, None).text for path in paths]
     assert [len(answer) <= MAX_CHARACTERS for answer in answers] == [True] * len(paths)
     assert any("Files used last" in answer for answer in answers)
 

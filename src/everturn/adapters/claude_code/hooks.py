@@ -1,7 +1,7 @@
 """Answers Claude Code's hooks; most events return nothing immediately.
 
     PreCompact              saves a marker of what is about to be replaced; never blocks
-    SessionStart (compact)  restores what the summary may have lost (`restore.py`)
+    SessionStart (compact)  restores what the summary may have lost (`restore.py`), and names lost pins
     PostToolUse             with --shrink, moves a large result to a file (`shrink.py`)
     SessionEnd              deletes the marker
 
@@ -109,7 +109,10 @@ def _answer(event: str, payload: object, limit: int) -> dict[str, object] | None
         from everturn.adapters.claude_code.restore import build_restored_context
 
         marker = read_marker(payload, state_folder(os.environ))
-        return _hook_output("SessionStart", "additionalContext", build_restored_context(payload, marker))
+        restored = build_restored_context(payload, marker)
+        answer = _hook_output("SessionStart", "additionalContext", restored.text) or {}
+        # Claude Code shows it to the user; of what ends well, stderr is not shown.
+        return answer | ({"systemMessage": printable(restored.problem)} if restored.problem else {})
     elif event == "posttooluse" and limit:
         from everturn.adapters.claude_code.compaction_marker import state_folder
         from everturn.adapters.claude_code.shrink import shrink_result

@@ -5,7 +5,7 @@ It comes from the transcript, which is complete. Only what the summary lacks is 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from everturn.adapters.claude_code.quick_json import get_text
 from everturn.decide.authorship import label_agent_pin
@@ -21,7 +21,7 @@ from everturn.history.log import Log
 from everturn.history.records import Record
 from everturn.history.threads import split_threads
 from everturn.measure.tokens import rough
-from everturn.session.pin_file import read_pins
+from everturn.session.pin_file import PinFile, read_pin_file
 from everturn.session.transcripts import open_transcript
 from everturn.view.fragments.session_state import session_state
 
@@ -29,19 +29,27 @@ MAX_FILES: Final = 12
 MAX_MESSAGE_CHARACTERS: Final = 1_500
 
 
-def build_restored_context(payload: object, marker: object) -> str:
-    """The text for the model; "" if the summary has everything. Raises InputError for a bad transcript."""
+class RestoredContext(NamedTuple):
+    """The text for the model, "" if the summary has everything; and for the user, which pins are lost."""
+
+    text: str
+    problem: str
+
+
+def build_restored_context(payload: object, marker: object) -> RestoredContext:
+    """Raises InputError for a bad transcript."""
     path = get_text(payload, "transcript_path")
     if not path:
         raise InputError("The input has no transcript_path; nothing can be restored.")
     log = Log(split_threads(open_transcript(path).records).main.records)
     before, visible = _split_at_compaction(log, get_text(marker, "last_uuid"))
     known = _VisibleText(visible)
-    beside = (Pinned(label_agent_pin(words), "pinned by the agent") for words in read_pins(path))
+    kept = _read_pins(path)
+    beside = (Pinned(label_agent_pin(words), "pinned by the agent") for words in kept.pins)
     pins = pins_of((*log.view.pins, *beside), before, DEFAULTS, rough)
     facts = extract_facts(before)
     last = facts.messages[-1].text if facts.messages else ""
-    return session_state(
+    text = session_state(
         rules=[f'- "{one_line(rule)}"' for rule in reversed(pins.carried) if not known.says(rule)],
         tasks=[
             f"- [{task.status}] {one_line(task.text)}" for task in facts.tasks if task.status != "completed"
@@ -50,6 +58,15 @@ def build_restored_context(payload: object, marker: object) -> str:
         last_message="" if known.says(last) else f'"{one_line(shortened(last, MAX_MESSAGE_CHARACTERS))}"',
         transcript=path,
     )
+    return RestoredContext(text, kept.damage)
+
+
+def _read_pins(path: str) -> PinFile:
+    """Pins that cannot be read must not keep the rest from being restored."""
+    try:
+        return read_pin_file(path)
+    except InputError as problem:
+        return PinFile(damage=str(problem))
 
 
 def _split_at_compaction(log: Log, last_before: str) -> tuple[Sequence[Record], Sequence[Record]]:

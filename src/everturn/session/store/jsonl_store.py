@@ -39,7 +39,7 @@ from everturn.session.store.file_system import (
 from everturn.session.store.line_tags import FORMAT, find_newest_format
 from everturn.session.store.lock import TranscriptLock
 from everturn.session.store.protocol import Access
-from everturn.session.store.record_lines import RecordLines
+from everturn.session.store.record_lines import NewLines, RecordLines
 from everturn.session.transcripts import (
     STATE_SUFFIX,
     parse_transcript,
@@ -92,6 +92,7 @@ class JsonlStore:
         self._size = 0
         self._is_unsynced = False
         self._held = ExitStack()
+        self._lock: TranscriptLock | None = None
         self._one_at_a_time = threading.Lock()
 
     @classmethod
@@ -145,8 +146,7 @@ class JsonlStore:
             self._check_writable()
             new = self._lines.prepare(records)
             if new is not None:
-                self._write(new.data)
-                self._lines.commit(new)
+                self._write(new)
 
     def sync(self) -> None:
         """Write to disk what was appended since the last sync. Only has an effect with "batch"."""
@@ -183,7 +183,12 @@ class JsonlStore:
                 self.sync()
         finally:
             self.read_only_reason = self.read_only_reason or CLOSED
-            self._held.close()
+            try:
+                self._held.close()
+            finally:
+                # An interrupt may have come right before its release, and the traceback keeps it.
+                if self._lock is not None:
+                    self._lock.release()
 
     def reopen(self) -> "JsonlStore":
         """Close it and open it again, with all records that the file holds now."""
@@ -205,7 +210,8 @@ class JsonlStore:
     def _load(self, access: Access) -> None:
         if access == "write":
             self._prepare_folder()
-            self._held.callback(TranscriptLock(self._io, self.path).release)
+            self._lock = TranscriptLock(self._io, self.path)
+            self._held.callback(self._lock.release)
         self._fd = self._io.open(self.path, APPEND if access == "write" else READ)
         self._held.callback(self._io.close, self._fd)
         if access == "write" and self._fsync != "never":
@@ -249,7 +255,9 @@ class JsonlStore:
         if self.read_only_reason:
             raise StoreError(f"Nothing can be appended to {self.path}: {self.read_only_reason}.")
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, new: NewLines) -> None:
+        data = new.data
+
         def steps() -> None:
             self._check_alone()
             self._check_size(self._size + len(data))
@@ -260,6 +268,8 @@ class JsonlStore:
             self._is_unsynced = True
             if self._fsync == "always":
                 self._sync()
+            # Within the guard: the state says where the transcript ended by its size and its checksum.
+            self._lines.commit(new)
 
         self._guarded(steps)
 

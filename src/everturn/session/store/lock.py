@@ -19,14 +19,16 @@ TRIES: Final = 5
 
 
 class TranscriptLock:
-    """Held from its creation until `release`."""
+    """Held from its creation until `release`, which may be called again."""
+
+    # An interrupt can end the creation before there is a descriptor.
+    _fd = -1
 
     def __init__(self, io: FileSystem, transcript: str) -> None:
         self._io = io
         self._path = transcript + SUFFIX
         # A child that is forked has the same descriptor, and the lock stays with this process.
         self._owner = getpid()
-        self._fd = -1
         self._fd = self._taken(transcript)
 
     def __del__(self) -> None:
@@ -39,7 +41,7 @@ class TranscriptLock:
         lose its file."""
         try:
             # Without a link, somebody removed our file: one of that name is another writer's.
-            if getpid() == self._owner and self._io.state(self._fd).links:
+            if self._fd >= 0 and getpid() == self._owner and self._io.state(self._fd).links:
                 self._io.remove(self._path)
         except OSError:
             # A file that stays is harmless: the next writer locks it again.
