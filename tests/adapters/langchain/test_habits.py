@@ -4,11 +4,13 @@ import base64
 
 import pytest
 from adapters.framework_bench import asks_for_summary
+from adapters.langchain.conftest import read_file
 from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import HumanMessage, SystemMessage, messages_from_dict, messages_to_dict
 from pydantic import BaseModel
+from surfaces.random_compactions import drop_replies
 
 from everturn.decide.events import KeyChangesRepeated, SummaryUncached
 from everturn.errors import UsageError
@@ -68,6 +70,31 @@ def test_a_compaction_is_asked_for_and_undone_and_a_text_is_pinned(bench):
     assert "The deadline is Friday at noon." in str(bench.wire.bodies[-1])
     assert isinstance(everturn.undo(), Undone)
     assert everturn.rewind()[-1]["role"] == "assistant"
+    bench.check()
+
+
+@pytest.mark.spec("CP-37", "CP-39")
+def test_a_tool_that_asks_for_a_compaction_gets_its_result_to_the_call_and_the_question(bench):
+    everturn = bench.middleware()
+
+    def tidy(path: str) -> str:
+        """Compacts the conversation."""
+        everturn.compact()
+        drop_replies(bench.twin)
+        bench.twin.script("The blue one is gone.")
+        return "Tidied up."
+
+    agent = bench.agent(everturn, tools=[read_file, tidy])
+    messages = bench.talk(agent, range(3))
+    call = {"type": "tool_use", "id": "toolu_tidy", "name": "tidy", "input": {"path": "feed"}}
+    bench.twin.script({"content": [call]})
+    agent.invoke({"messages": [*messages, ("user", "Tidy up. Delete only the blue one.")]})
+    assert everturn.conversations[0].compactions == 1
+    asked, called, answered = bench.wire.bodies[-1]["messages"][-3:]
+    assert asked["role"] == "user"
+    assert "Tidy up. Delete only the blue one." in str(asked)
+    assert called == {"role": "assistant", "content": [call]}
+    assert "Tidied up." in str(answered)
     bench.check()
 
 

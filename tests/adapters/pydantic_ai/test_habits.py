@@ -1,12 +1,14 @@
 """How pydantic-ai's agents spell their history, and what the capability offers."""
 
 import pytest
-from adapters.pydantic_ai.conftest import HAIKU
+from adapters.pydantic_ai.conftest import HAIKU, read_file
 from pydantic import BaseModel
 from pydantic_ai import BinaryContent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessagesTypeAdapter, UserPromptPart
 from pydantic_ai.models.fallback import FallbackModel
+from surfaces.random_compactions import drop_replies
+from surfaces.test_open_calls import behind_the_summary
 
 from everturn.decide.events import KeyChangesRepeated
 from everturn.errors import UsageError
@@ -88,6 +90,32 @@ async def test_a_reminder_of_another_capability_does_not_fork(bench):
     (held,) = everturn.conversations
     assert held.compactions >= 1
     assert "Reminder" in str(bench.wire.bodies[-1])
+
+
+@pytest.mark.spec("CP-37", "CP-39")
+async def test_a_tool_that_asks_for_a_compaction_gets_its_result_to_the_call_and_the_question(bench):
+    everturn = bench.capability()
+
+    def tidy(path: str) -> str:
+        """Compacts the conversation."""
+        everturn.compact()
+        drop_replies(bench.twin)
+        bench.twin.script("The blue one is gone.")
+        return "Tidied up."
+
+    agent = bench.agent(everturn, tools=[read_file, tidy])
+    messages = await bench.talk(agent, range(3))
+    call = {"type": "tool_use", "id": "toolu_tidy", "name": "tidy", "input": {"path": "feed"}}
+    bench.twin.script({"content": [call]})
+    await agent.run("Tidy up. Delete only the blue one.", message_history=messages)
+    assert everturn.conversations[0].compactions == 1
+    asked, called, answered, *_ = behind_the_summary(bench.wire.bodies[-1])[-3:]
+    assert [asked, called] == [
+        {"role": "user", "content": [{"type": "text", "text": "Tidy up. Delete only the blue one."}]},
+        {"role": "assistant", "content": [call]},
+    ]
+    assert "Tidied up." in str(answered)
+    bench.check()
 
 
 @pytest.mark.spec("CP-39")
