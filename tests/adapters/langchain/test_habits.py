@@ -1,5 +1,6 @@
 """How LangChain's agents spell their history, and what the middleware offers."""
 
+import asyncio
 import base64
 
 import pytest
@@ -237,3 +238,43 @@ def test_a_breakpoint_for_an_hour_in_a_message_does_not_stand_behind_a_shorter_o
     assert usage["cache_creation"]["ephemeral_5m_input_tokens"] == 0
     assert usage["cache_creation"]["ephemeral_1h_input_tokens"] > 0
     bench.check()
+
+
+LOST = "1 reply was closed or cut off before the usage arrived; what that has cost is not in the bill."
+
+
+@pytest.mark.parametrize(("fault", "notes"), [("cut_stream", (LOST,)), ("overloaded", ())])
+def test_a_call_that_breaks_before_its_usage_arrives_is_noted_beside_the_bill(bench, fault, notes):
+    everturn = bench.middleware()
+    agent = bench.agent(everturn, model=bench.model(streaming=True), tools=[])
+    bench.twin.faults(fault)
+    with pytest.raises(Exception, match=None if notes else "overloaded"):
+        agent.invoke({"messages": [("user", "Look.")]})
+    assert everturn.bill.notes == notes
+
+
+async def test_a_run_that_is_cancelled_while_the_model_answers_is_noted_beside_the_bill(bench):
+    everturn, began = bench.middleware(), asyncio.Event()
+
+    class Waits(AgentMiddleware):
+        async def awrap_model_call(self, request, handler):
+            began.set()
+            await asyncio.sleep(60)
+
+    run = asyncio.create_task(bench.agent(everturn, Waits()).ainvoke({"messages": [("user", "Look.")]}))
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert everturn.bill.notes == (LOST,)
+
+
+def test_a_reply_to_a_request_that_is_sent_unchanged_is_in_the_bill(bench, monkeypatch):
+    everturn = bench.middleware()
+
+    def fail(*given, **more):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(everturn.tracker, "read", fail)
+    bench.talk(bench.agent(everturn), range(2))
+    assert float(everturn.bill.dollars) == pytest.approx(sum(each["dollars"] for each in bench.twin.ledger))

@@ -1,5 +1,7 @@
 """How pydantic-ai's agents spell their history, and what the capability offers."""
 
+import asyncio
+
 import pytest
 from adapters.pydantic_ai.conftest import HAIKU, read_file
 from pydantic import BaseModel
@@ -227,3 +229,45 @@ async def test_what_is_written_for_an_hour_has_its_price_in_the_bill(bench):
         sum(entry["usage"]["cache_creation"]["ephemeral_1h_input_tokens"] for entry in bench.twin.ledger) > 0
     )
     bench.check()
+
+
+LOST = "1 reply was closed or cut off before the usage arrived; what that has cost is not in the bill."
+
+
+@pytest.mark.parametrize(("fault", "notes"), [("cut_stream", (LOST,)), ("overloaded", ())])
+async def test_a_stream_that_breaks_before_its_usage_arrives_is_noted_beside_the_bill(bench, fault, notes):
+    everturn = bench.capability()
+    agent = bench.agent(everturn, tools=[])
+    bench.twin.faults(fault)
+    with pytest.raises(Exception, match=None if notes else "overloaded"):
+        await streamed(agent, "Look.", None)
+    assert everturn.bill.notes == notes
+
+
+async def test_a_run_that_is_cancelled_while_the_model_answers_is_noted_beside_the_bill(bench, monkeypatch):
+    everturn, began, model = bench.capability(), asyncio.Event(), bench.model()
+
+    async def wait(*given, **more):
+        began.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(model, "request", wait)
+    run = asyncio.create_task(bench.agent(everturn, model=model).run("Look."))
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert everturn.bill.notes == (LOST,)
+
+
+@pytest.mark.parametrize("run", [None, streamed], ids=["run", "streamed"])
+async def test_a_reply_to_a_request_that_is_sent_unchanged_is_in_the_bill(bench, monkeypatch, run):
+    everturn = bench.capability()
+
+    def fail(*given, **more):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(everturn.tracker, "read", fail)
+    agent = bench.agent(everturn)
+    await (agent.run("Look.") if run is None else run(agent, "Look.", None))
+    assert float(everturn.bill.dollars) == pytest.approx(sum(each["dollars"] for each in bench.twin.ledger))
