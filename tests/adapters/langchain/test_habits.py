@@ -278,3 +278,15 @@ def test_a_reply_to_a_request_that_is_sent_unchanged_is_in_the_bill(bench, monke
     monkeypatch.setattr(everturn.tracker, "read", fail)
     bench.talk(bench.agent(everturn), range(2))
     assert float(everturn.bill.dollars) == pytest.approx(sum(each["dollars"] for each in bench.twin.ledger))
+
+
+def test_a_summary_that_breaks_before_its_usage_arrives_is_noted_beside_the_bill(bench):
+    everturn = bench.middleware()
+    agent, messages = bench.agent(everturn, model=bench.model(streaming=True), tools=[]), []
+    for number in range(4):
+        messages = agent.invoke({"messages": [*messages, ("user", f"Entry {number}: {LOG}")]})["messages"]
+    everturn.compact()
+    bench.twin.faults("cut_stream")
+    agent.invoke({"messages": [*messages, ("user", "And now?")]})
+    assert [each.compactions for each in everturn.conversations] == [1]
+    assert everturn.bill.notes == (LOST,)

@@ -25,7 +25,6 @@ from everturn.adapters.langchain.call import LangChainCall, model_name
 from everturn.adapters.langchain.call_flow import CallFlow, run_call_flow, run_call_flow_async
 from everturn.adapters.langchain.messages import convert_list
 from everturn.adapters.tracking import AsyncSend, CallerRequest, PreparedCall, UnsupportedRequest
-from everturn.adapters.tracking.summary_retries import make_send_error
 from everturn.adapters.tracking.tracker import NOT_PAID, NOT_RECORDED
 from everturn.decide.options import Options
 from everturn.session.upstream import RawResponse, Send
@@ -59,14 +58,14 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
             tracker.compact_after_overflow,
             tracker.undo_after_refusal,
             tracker.record_response,
-            _make_send,
+            self._make_send,
         )
         self._async = _TrackerCalls(
             tracker.prepare_async,
             tracker.compact_after_overflow_async,
             tracker.undo_after_refusal_async,
             tracker.record_response_async,
-            _make_send_async,
+            self._make_send_async,
         )
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
@@ -174,6 +173,24 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
             return self.tracker.report_failure(problem)
         return None if isinstance(read, UnsupportedRequest) else (call, read)
 
+    def _make_send(self, call: LangChainCall) -> Send:
+        def send(body: bytes, _: Sequence[str]) -> RawResponse:
+            model, messages = call.build_summary_call(body)
+            with self.asking_for_summary():
+                reply = model.invoke(messages, SILENT_CONFIG)
+            return call.read_reply(reply, "summary")
+
+        return send
+
+    def _make_send_async(self, call: LangChainCall) -> AsyncSend:
+        async def send(body: bytes, _: Sequence[str]) -> RawResponse:
+            model, messages = call.build_summary_call(body)
+            with self.asking_for_summary():
+                reply = await model.ainvoke(messages, SILENT_CONFIG)
+            return call.read_reply(reply, "summary")
+
+        return send
+
 
 def make_recall_tool(adapter: EverturnMiddleware) -> StructuredTool:
     definition = adapter.recall_tool.definition
@@ -194,27 +211,3 @@ def _reply(response: Any) -> AIMessage | None:
     response = getattr(response, "model_response", response)
     messages = getattr(response, "result", [response])
     return next((each for each in messages if isinstance(each, AIMessage)), None)
-
-
-def _make_send(call: LangChainCall) -> Send:
-    def send(body: bytes, _: Sequence[str]) -> RawResponse:
-        model, messages = call.build_summary_call(body)
-        try:
-            reply = model.invoke(messages, SILENT_CONFIG)
-        except Exception as problem:
-            raise make_send_error(problem) from problem
-        return call.read_reply(reply, "summary")
-
-    return send
-
-
-def _make_send_async(call: LangChainCall) -> AsyncSend:
-    async def send(body: bytes, _: Sequence[str]) -> RawResponse:
-        model, messages = call.build_summary_call(body)
-        try:
-            reply = await model.ainvoke(messages, SILENT_CONFIG)
-        except Exception as problem:
-            raise make_send_error(problem) from problem
-        return call.read_reply(reply, "summary")
-
-    return send

@@ -191,9 +191,10 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
                 model = call.find_model(msgspec.json.decode(body)["model"], self.summary_model)
                 # An agent prepares messages in the same two steps.
                 ready = model.prepare_messages(messages, parameters)
-                reply = await model.request(ready, settings, parameters)
             except Exception as problem:
                 raise make_send_error(problem) from problem
+            with self.asking_for_summary():
+                reply = await model.request(ready, settings, parameters)
             return build_response(to_framework_reply(reply, call.model, "summary"))
 
         return send
