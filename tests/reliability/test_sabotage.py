@@ -194,6 +194,8 @@ def escapes_are_shown_as_they_are(patch: Patch) -> None:
 
 def a_newest_message_is_summarized(patch: Patch) -> None:
     patch.setattr(flow, "start_of_unanswered", lambda records: 0)
+    # Otherwise it keeps that message.
+    patch.setattr(flow, "_keep_last_messages", lambda *given: None)
 
 
 def fewer_tools_raise(patch: Patch) -> None:

@@ -95,13 +95,13 @@ def test_a_hold_keeps_the_cache_through_a_pause_and_is_billed_apart(desk):
         wait_for_events(desk, "CacheHeld")
         desk.twin.advance(3_000)
         speak(desk, session)
-        calls = {name: part.calls for name, part in session.bill.parts.items() if part.calls}
+    calls = {name: part.calls for name, part in session.bill.parts.items() if part.calls}
     held = desk.bodies[1]
     assert (held["max_tokens"], held["messages"][:1]) == (0, [{**held["messages"][0]}])
     assert held["messages"][-2]["content"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
     assert held["messages"][-1] == {"role": "user", "content": [{"type": "text", "text": "."}]}
-    assert calls == {"conversation": 2, "hold": 1}
     # After the second reply another hold may have been sent before the session was closed.
+    assert calls == {"conversation": 2, "hold": sum(body["max_tokens"] == 0 for body in desk.bodies)}
     first, hold, after = (row["usage"] for row in desk.twin.ledger[:3])
     assert hold["cache_read_input_tokens"] == first["cache_creation_input_tokens"]
     assert hold["output_tokens"] == 0

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from surfaces.random_compactions import drop_replies
+from surfaces.test_open_calls import MODES, STRATEGIES, behind_the_summary
 
 SMALL = {"window": 40_000}
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
@@ -149,3 +151,29 @@ def test_a_question_behind_results_is_sent_where_the_loop_before_it_began_withou
     sent = json.dumps(bench.sent[-1]["messages"][-1])
     assert "the code" in sent
     assert "And now?" in sent
+
+
+QUESTION = "Delete only the blue one."
+RESULT = answer(1, "There are a blue and a red one.")
+
+
+@pytest.mark.spec("CP-37", "CP-39")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ways", STRATEGIES, ids="-".join)
+def test_a_compaction_asked_for_between_a_call_and_its_result_keeps_the_question(benches, ways, mode):
+    """As `compact()` of a session does, though it is made when the result has arrived."""
+    bench = benches(window=60_000, compact={"strategies": ways})
+    history = bench.talk([], *(f"Entry {number}: " + "A long log line. " * 700 for number in range(5)))
+    thought = [] if mode == "no thinking" else [{"type": "thinking", "thinking": "Which are there?"}]
+    history = say(bench, [*history, user(QUESTION)], {"content": [*thought, reads(1)]}, **MODES[mode])
+    bench.middleware.compact()
+    drop_replies(bench.twin)
+    bench.twin.script("The blue one is gone.")
+    bench.ask([*history, user([RESULT])], tools=[READ, SEARCH], **MODES[mode])
+    bench.check()
+    assert compactions(bench) == [1]
+    assert behind_the_summary(bench.sent[-1])[-3:] == [
+        user([text(QUESTION)]),
+        {"role": "assistant", "content": [reads(1)]},
+        user([RESULT]),
+    ]

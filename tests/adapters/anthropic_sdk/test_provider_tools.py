@@ -6,6 +6,7 @@ the user: they end it, and the API refuses a call without a result.
 
 import json
 
+import anthropic
 import pytest
 
 from everturn.decide.events import CompactionDone
@@ -104,8 +105,12 @@ def test_a_loop_that_is_told_as_text_ends_the_search_in_it(benches, is_over):
     if is_over:
         history = say(bench, [*history, answer(2, "two")], found(1), reads(3), **ENABLED)
     newest = "the newest result " * 20
+    history = [*history, answer(2 + is_over, newest)]
+    bench.twin.faults({"kind": "overloaded", "times": 3})
+    with pytest.raises(anthropic.APIStatusError):
+        bench.ask(history, tools=[READ, SEARCH], **ENABLED)
     bench.middleware.compact()
-    say(bench, [*history, answer(2 + is_over, newest)], {"type": "text", "text": "Done."}, **ENABLED)
+    say(bench, history, {"type": "text", "text": "Done."}, **ENABLED)
     assert refusals(bench) == []
     bench.check()
     sent = bench.sent[-1]["messages"]

@@ -1,14 +1,17 @@
 """How LangChain's agents spell their history, and what the middleware offers."""
 
+import asyncio
 import base64
 
 import pytest
 from adapters.framework_bench import asks_for_summary
+from adapters.langchain.conftest import read_file
 from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import HumanMessage, SystemMessage, messages_from_dict, messages_to_dict
 from pydantic import BaseModel
+from surfaces.random_compactions import drop_replies
 
 from everturn.decide.events import KeyChangesRepeated, SummaryUncached
 from everturn.errors import UsageError
@@ -68,6 +71,31 @@ def test_a_compaction_is_asked_for_and_undone_and_a_text_is_pinned(bench):
     assert "The deadline is Friday at noon." in str(bench.wire.bodies[-1])
     assert isinstance(everturn.undo(), Undone)
     assert everturn.rewind()[-1]["role"] == "assistant"
+    bench.check()
+
+
+@pytest.mark.spec("CP-37", "CP-39")
+def test_a_tool_that_asks_for_a_compaction_gets_its_result_to_the_call_and_the_question(bench):
+    everturn = bench.middleware()
+
+    def tidy(path: str) -> str:
+        """Compacts the conversation."""
+        everturn.compact()
+        drop_replies(bench.twin)
+        bench.twin.script("The blue one is gone.")
+        return "Tidied up."
+
+    agent = bench.agent(everturn, tools=[read_file, tidy])
+    messages = bench.talk(agent, range(3))
+    call = {"type": "tool_use", "id": "toolu_tidy", "name": "tidy", "input": {"path": "feed"}}
+    bench.twin.script({"content": [call]})
+    agent.invoke({"messages": [*messages, ("user", "Tidy up. Delete only the blue one.")]})
+    assert everturn.conversations[0].compactions == 1
+    asked, called, answered = bench.wire.bodies[-1]["messages"][-3:]
+    assert asked["role"] == "user"
+    assert "Tidy up. Delete only the blue one." in str(asked)
+    assert called == {"role": "assistant", "content": [call]}
+    assert "Tidied up." in str(answered)
     bench.check()
 
 
@@ -210,3 +238,55 @@ def test_a_breakpoint_for_an_hour_in_a_message_does_not_stand_behind_a_shorter_o
     assert usage["cache_creation"]["ephemeral_5m_input_tokens"] == 0
     assert usage["cache_creation"]["ephemeral_1h_input_tokens"] > 0
     bench.check()
+
+
+LOST = "1 reply was closed or cut off before the usage arrived; what that has cost is not in the bill."
+
+
+@pytest.mark.parametrize(("fault", "notes"), [("cut_stream", (LOST,)), ("overloaded", ())])
+def test_a_call_that_breaks_before_its_usage_arrives_is_noted_beside_the_bill(bench, fault, notes):
+    everturn = bench.middleware()
+    agent = bench.agent(everturn, model=bench.model(streaming=True), tools=[])
+    bench.twin.faults(fault)
+    with pytest.raises(Exception, match=None if notes else "overloaded"):
+        agent.invoke({"messages": [("user", "Look.")]})
+    assert everturn.bill.notes == notes
+
+
+async def test_a_run_that_is_cancelled_while_the_model_answers_is_noted_beside_the_bill(bench):
+    everturn, began = bench.middleware(), asyncio.Event()
+
+    class Waits(AgentMiddleware):
+        async def awrap_model_call(self, request, handler):
+            began.set()
+            await asyncio.sleep(60)
+
+    run = asyncio.create_task(bench.agent(everturn, Waits()).ainvoke({"messages": [("user", "Look.")]}))
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert everturn.bill.notes == (LOST,)
+
+
+def test_a_reply_to_a_request_that_is_sent_unchanged_is_in_the_bill(bench, monkeypatch):
+    everturn = bench.middleware()
+
+    def fail(*given, **more):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(everturn.tracker, "read", fail)
+    bench.talk(bench.agent(everturn), range(2))
+    assert float(everturn.bill.dollars) == pytest.approx(sum(each["dollars"] for each in bench.twin.ledger))
+
+
+def test_a_summary_that_breaks_before_its_usage_arrives_is_noted_beside_the_bill(bench):
+    everturn = bench.middleware()
+    agent, messages = bench.agent(everturn, model=bench.model(streaming=True), tools=[]), []
+    for number in range(4):
+        messages = agent.invoke({"messages": [*messages, ("user", f"Entry {number}: {LOG}")]})["messages"]
+    everturn.compact()
+    bench.twin.faults("cut_stream")
+    agent.invoke({"messages": [*messages, ("user", "And now?")]})
+    assert [each.compactions for each in everturn.conversations] == [1]
+    assert everturn.bill.notes == (LOST,)

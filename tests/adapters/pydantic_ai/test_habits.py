@@ -1,12 +1,16 @@
 """How pydantic-ai's agents spell their history, and what the capability offers."""
 
+import asyncio
+
 import pytest
-from adapters.pydantic_ai.conftest import HAIKU
+from adapters.pydantic_ai.conftest import HAIKU, read_file
 from pydantic import BaseModel
 from pydantic_ai import BinaryContent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessagesTypeAdapter, UserPromptPart
 from pydantic_ai.models.fallback import FallbackModel
+from surfaces.random_compactions import drop_replies
+from surfaces.test_open_calls import behind_the_summary
 
 from everturn.decide.events import KeyChangesRepeated
 from everturn.errors import UsageError
@@ -88,6 +92,32 @@ async def test_a_reminder_of_another_capability_does_not_fork(bench):
     (held,) = everturn.conversations
     assert held.compactions >= 1
     assert "Reminder" in str(bench.wire.bodies[-1])
+
+
+@pytest.mark.spec("CP-37", "CP-39")
+async def test_a_tool_that_asks_for_a_compaction_gets_its_result_to_the_call_and_the_question(bench):
+    everturn = bench.capability()
+
+    def tidy(path: str) -> str:
+        """Compacts the conversation."""
+        everturn.compact()
+        drop_replies(bench.twin)
+        bench.twin.script("The blue one is gone.")
+        return "Tidied up."
+
+    agent = bench.agent(everturn, tools=[read_file, tidy])
+    messages = await bench.talk(agent, range(3))
+    call = {"type": "tool_use", "id": "toolu_tidy", "name": "tidy", "input": {"path": "feed"}}
+    bench.twin.script({"content": [call]})
+    await agent.run("Tidy up. Delete only the blue one.", message_history=messages)
+    assert everturn.conversations[0].compactions == 1
+    asked, called, answered, *_ = behind_the_summary(bench.wire.bodies[-1])[-3:]
+    assert [asked, called] == [
+        {"role": "user", "content": [{"type": "text", "text": "Tidy up. Delete only the blue one."}]},
+        {"role": "assistant", "content": [call]},
+    ]
+    assert "Tidied up." in str(answered)
+    bench.check()
 
 
 @pytest.mark.spec("CP-39")
@@ -199,3 +229,45 @@ async def test_what_is_written_for_an_hour_has_its_price_in_the_bill(bench):
         sum(entry["usage"]["cache_creation"]["ephemeral_1h_input_tokens"] for entry in bench.twin.ledger) > 0
     )
     bench.check()
+
+
+LOST = "1 reply was closed or cut off before the usage arrived; what that has cost is not in the bill."
+
+
+@pytest.mark.parametrize(("fault", "notes"), [("cut_stream", (LOST,)), ("overloaded", ())])
+async def test_a_stream_that_breaks_before_its_usage_arrives_is_noted_beside_the_bill(bench, fault, notes):
+    everturn = bench.capability()
+    agent = bench.agent(everturn, tools=[])
+    bench.twin.faults(fault)
+    with pytest.raises(Exception, match=None if notes else "overloaded"):
+        await streamed(agent, "Look.", None)
+    assert everturn.bill.notes == notes
+
+
+async def test_a_run_that_is_cancelled_while_the_model_answers_is_noted_beside_the_bill(bench, monkeypatch):
+    everturn, began, model = bench.capability(), asyncio.Event(), bench.model()
+
+    async def wait(*given, **more):
+        began.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(model, "request", wait)
+    run = asyncio.create_task(bench.agent(everturn, model=model).run("Look."))
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert everturn.bill.notes == (LOST,)
+
+
+@pytest.mark.parametrize("run", [None, streamed], ids=["run", "streamed"])
+async def test_a_reply_to_a_request_that_is_sent_unchanged_is_in_the_bill(bench, monkeypatch, run):
+    everturn = bench.capability()
+
+    def fail(*given, **more):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(everturn.tracker, "read", fail)
+    agent = bench.agent(everturn)
+    await (agent.run("Look.") if run is None else run(agent, "Look.", None))
+    assert float(everturn.bill.dollars) == pytest.approx(sum(each["dollars"] for each in bench.twin.ledger))

@@ -44,7 +44,7 @@ from everturn.adapters.tracking.api_responses import (
 )
 from everturn.adapters.tracking.counting import CountPlan
 from everturn.adapters.tracking.summary_retries import make_send_error
-from everturn.adapters.tracking.tracker import NOT_RECORDED, REFUSAL_RETURNED
+from everturn.adapters.tracking.tracker import NOT_PAID, NOT_RECORDED, REFUSAL_RETURNED
 from everturn.decide.events import Event
 from everturn.decide.options import Options
 from everturn.measure.capabilities import Capabilities
@@ -311,7 +311,7 @@ class AnthropicSDKMiddleware(TrackedConversations, anthropic.Middleware):
         try:
             self.tracker.pay_unchanged(body)
         except Exception as problem:
-            self.tracker.report_problem("a reply to an unchanged request is not in the bill", repr(problem))
+            self.tracker.report_problem(NOT_PAID, repr(problem))
 
     def _report_rejection(self, response: R, refusal: bytes, prepared: PreparedCall) -> R:
         """If the caller's own request is accepted, the prepared one was at fault."""

@@ -15,6 +15,7 @@ from everturn.adapters.framework.replies import (
     find_answering_model,
     is_bad_request,
     is_too_long,
+    may_have_cost,
 )
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "is_bad_request",
     "is_too_long",
     "make_opaque_block",
+    "may_have_cost",
     "trace_blocks",
 ]

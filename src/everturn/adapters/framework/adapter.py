@@ -4,16 +4,19 @@ The framework places cache breakpoints, because it knows what each of its models
 therefore changes only the messages.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from everturn.adapters.framework.messages import FrameworkMessage, build_body, make_opaque_block
+from everturn.adapters.framework.replies import may_have_cost
 from everturn.adapters.tracking import (
     CallerRequest,
     ConversationTracker,
     TrackedConversations,
     make_parts,
 )
+from everturn.adapters.tracking.summary_retries import make_send_error
 from everturn.decide.options import Options
 from everturn.errors import UsageError
 
@@ -50,6 +53,18 @@ class FrameworkAdapter(TrackedConversations):
         # A model of the framework is kept as it was given: its name does not say how it was configured.
         self.summary_model = summary_model or parts.options.compact.summary_model or None
         self._convert = convert
+
+    @contextmanager
+    def asking_for_summary(self) -> Generator[None]:
+        """A call for a summary. If it ends without a reply that may have been paid, the bill says so."""
+        try:
+            yield
+        except BaseException as problem:
+            if may_have_cost(problem):
+                self.tracker.note_lost_reply()
+            if isinstance(problem, Exception):
+                raise make_send_error(problem) from problem
+            raise
 
     def rewind(
         self, uuid: str = "", *, conversation: str = "", messages: Sequence[Any] | None = None

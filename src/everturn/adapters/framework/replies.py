@@ -5,11 +5,14 @@ from typing import Any, Final
 
 import msgspec
 
+from everturn.adapters.tracking.summary_retries import list_causes
 from everturn.measure.model_table import find_model
 from everturn.session.upstream import RawResponse
 from everturn.wire.overflow import parse_overflow
 
 BAD_REQUEST: Final = 400
+# How the names of errors end after which nothing was sent.
+_UNSENT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout")
 
 
 class FrameworkUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,3 +81,11 @@ def is_too_long(problem: Exception, kind: type[Exception]) -> bool:
 def is_bad_request(problem: Exception) -> bool:
     """Whether the provider rejected the request as invalid."""
     return getattr(problem, "status_code", 0) == BAD_REQUEST
+
+
+def may_have_cost(problem: BaseException) -> bool:
+    """Whether a call that ended like this may have been paid: not if the provider has answered with an error,
+    or was not reached."""
+    chain = list(list_causes(problem))
+    status = next((code for each in chain if (code := getattr(each, "status_code", 0))), 0)
+    return status < BAD_REQUEST and not any(type(each).__name__.endswith(_UNSENT) for each in chain)

@@ -8,13 +8,14 @@ CallFlow = Generator[Callable[[], Any], Any, T]
 
 
 def run_call_flow(steps: CallFlow[T]) -> T:
-    """Call each step and send its result back. An error of a step is raised inside the flow."""
+    """Call each step and send its result back. An error of a step is raised inside the flow, an
+    interrupt or a cancellation too."""
     try:
         step = next(steps)
         while True:
             try:
                 value = step()
-            except Exception as problem:
+            except BaseException as problem:
                 step = steps.throw(problem)
             else:
                 step = steps.send(value)
@@ -29,7 +30,7 @@ async def run_call_flow_async(steps: CallFlow[T]) -> T:
         while True:
             try:
                 value = await step()
-            except Exception as problem:
+            except BaseException as problem:
                 step = steps.throw(problem)
             else:
                 step = steps.send(value)

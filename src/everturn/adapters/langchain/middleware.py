@@ -7,7 +7,6 @@ error and the agent's own request is sent (`docs/langchain.md`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest
@@ -20,13 +19,13 @@ from everturn.adapters.framework import (
     FrameworkAdapter,
     is_bad_request,
     is_too_long,
+    may_have_cost,
 )
 from everturn.adapters.langchain.call import LangChainCall, model_name
 from everturn.adapters.langchain.call_flow import CallFlow, run_call_flow, run_call_flow_async
 from everturn.adapters.langchain.messages import convert_list
 from everturn.adapters.tracking import AsyncSend, CallerRequest, PreparedCall, UnsupportedRequest
-from everturn.adapters.tracking.summary_retries import make_send_error
-from everturn.adapters.tracking.tracker import NOT_RECORDED
+from everturn.adapters.tracking.tracker import NOT_PAID, NOT_RECORDED
 from everturn.decide.options import Options
 from everturn.session.upstream import RawResponse, Send
 
@@ -59,14 +58,14 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
             tracker.compact_after_overflow,
             tracker.undo_after_refusal,
             tracker.record_response,
-            _make_send,
+            self._make_send,
         )
         self._async = _TrackerCalls(
             tracker.prepare_async,
             tracker.compact_after_overflow_async,
             tracker.undo_after_refusal_async,
             tracker.record_response_async,
-            _make_send_async,
+            self._make_send_async,
         )
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
@@ -82,7 +81,7 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
     ) -> CallFlow[Any]:
         read = self._read(request)
         if read is None:
-            return (yield lambda: handler(request))
+            return (yield from self._call_unchanged(request, handler))
         call, asked = read
         send = functions.make_send(call)
         try:
@@ -90,11 +89,11 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
             attempt = call.build_request(prepared)
         except Exception as problem:
             self.tracker.report_failure(problem)
-            return (yield lambda: handler(request))
+            return (yield from self._call_unchanged(request, handler))
         handled: set[bool] = set()
         while True:
             try:
-                response = yield partial(handler, attempt)
+                response = yield from self._attempt(attempt, handler)
                 break
             except Exception as problem:
                 too_long = is_too_long(problem, ContextOverflowError)
@@ -132,9 +131,29 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
         prepared: PreparedCall,
     ) -> CallFlow[Any]:
         """Send the agent's own request. If it is accepted, the prepared one was at fault."""
-        response = yield lambda: handler(request)
+        response = yield from self._call_unchanged(request, handler)
         self.tracker.report_failure(refusal, prepared)
         return response
+
+    def _call_unchanged(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> CallFlow[Any]:
+        """The response to the agent's own request: it is in the bill, and nowhere else."""
+        response = yield from self._attempt(request, handler)
+        try:
+            if (reply := _reply(response)) is not None:
+                raw = LangChainCall(request).read_reply(reply, self.tracker.parts.new_id())
+                self.tracker.pay_unchanged(raw.body)
+        except Exception as problem:
+            self.tracker.report_problem(NOT_PAID, repr(problem))
+        return response
+
+    def _attempt(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> CallFlow[Any]:
+        """Call the model. If that ends without a reply that may have been paid, the bill says so."""
+        try:
+            return (yield lambda: handler(request))
+        except BaseException as problem:
+            if may_have_cost(problem):
+                self.tracker.note_lost_reply()
+            raise
 
     def _record(
         self, prepared: PreparedCall, call: LangChainCall, response: Any, functions: _TrackerCalls
@@ -153,6 +172,24 @@ class EverturnMiddleware(FrameworkAdapter, AgentMiddleware[Any, Any, Any]):
         except Exception as problem:
             return self.tracker.report_failure(problem)
         return None if isinstance(read, UnsupportedRequest) else (call, read)
+
+    def _make_send(self, call: LangChainCall) -> Send:
+        def send(body: bytes, _: Sequence[str]) -> RawResponse:
+            model, messages = call.build_summary_call(body)
+            with self.asking_for_summary():
+                reply = model.invoke(messages, SILENT_CONFIG)
+            return call.read_reply(reply, "summary")
+
+        return send
+
+    def _make_send_async(self, call: LangChainCall) -> AsyncSend:
+        async def send(body: bytes, _: Sequence[str]) -> RawResponse:
+            model, messages = call.build_summary_call(body)
+            with self.asking_for_summary():
+                reply = await model.ainvoke(messages, SILENT_CONFIG)
+            return call.read_reply(reply, "summary")
+
+        return send
 
 
 def make_recall_tool(adapter: EverturnMiddleware) -> StructuredTool:
@@ -174,27 +211,3 @@ def _reply(response: Any) -> AIMessage | None:
     response = getattr(response, "model_response", response)
     messages = getattr(response, "result", [response])
     return next((each for each in messages if isinstance(each, AIMessage)), None)
-
-
-def _make_send(call: LangChainCall) -> Send:
-    def send(body: bytes, _: Sequence[str]) -> RawResponse:
-        model, messages = call.build_summary_call(body)
-        try:
-            reply = model.invoke(messages, SILENT_CONFIG)
-        except Exception as problem:
-            raise make_send_error(problem) from problem
-        return call.read_reply(reply, "summary")
-
-    return send
-
-
-def _make_send_async(call: LangChainCall) -> AsyncSend:
-    async def send(body: bytes, _: Sequence[str]) -> RawResponse:
-        model, messages = call.build_summary_call(body)
-        try:
-            reply = await model.ainvoke(messages, SILENT_CONFIG)
-        except Exception as problem:
-            raise make_send_error(problem) from problem
-        return call.read_reply(reply, "summary")
-
-    return send

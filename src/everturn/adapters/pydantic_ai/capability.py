@@ -7,7 +7,7 @@ everturn fails, it reports the error and the agent's own request is sent (`docs/
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -22,12 +22,13 @@ from everturn.adapters.framework import (
     build_response,
     is_bad_request,
     is_too_long,
+    may_have_cost,
 )
 from everturn.adapters.pydantic_ai.call import PydanticAICall, model_name
 from everturn.adapters.pydantic_ai.messages import convert_message, to_framework_reply
 from everturn.adapters.tracking import AsyncSend, PreparedCall, UnsupportedRequest
 from everturn.adapters.tracking.summary_retries import make_send_error
-from everturn.adapters.tracking.tracker import NOT_RECORDED
+from everturn.adapters.tracking.tracker import NOT_PAID, NOT_RECORDED
 from everturn.decide.options import Options
 from everturn.session.upstream import RawResponse
 
@@ -52,6 +53,8 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
         # The kinds of refusals that were answered with another request.
         self._handled: set[str] = set()
         self._refusal: Exception | None = None
+        # Whether a request may have been sent that has no reply yet.
+        self._is_sent = False
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
         """The recall tool, if the option `recall.enabled` is set."""
@@ -77,9 +80,30 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
         copied._reset()
         return copied
 
+    async def wrap_model_request(
+        self, ctx: Any, *, request_context: ModelRequestContext, handler: Callable[..., Awaitable[Any]]
+    ) -> ModelResponse:
+        """A stream that breaks or is left, and a run that is cancelled, end here and in no other hook."""
+        try:
+            return await handler(request_context)
+        except BaseException as problem:
+            self._note_if_lost(problem)
+            raise
+
+    def _note_if_lost(self, problem: BaseException) -> None:
+        """If a request has ended without a reply that may have been paid, the bill says so."""
+        is_sent, self._is_sent = self._is_sent, False
+        if is_sent and may_have_cost(problem):
+            self.tracker.note_lost_reply()
+
     async def prepare_model_request(
         self, ctx: Any, request_context: ModelRequestContext
     ) -> ModelRequestContext:
+        attempt = await self._prepare(request_context)
+        self._is_sent = True
+        return attempt
+
+    async def _prepare(self, request_context: ModelRequestContext) -> ModelRequestContext:
         self._prepared = None
         if self._refusal is not None:
             return request_context
@@ -104,6 +128,7 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
         """If the prompt is too long: compact once and retry. If a compacted view was rejected otherwise: undo
         the compaction once and retry. Then retry with the agent's own request, unless that cannot fit: if it
         is accepted, the prepared one was at fault."""
+        self._note_if_lost(error)
         call, prepared = self._call, self._prepared
         too_long = is_too_long(error, ModelContextWindowExceededError)
         if call is None or prepared is None or not (too_long or is_bad_request(error)):
@@ -146,7 +171,18 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
                 await self.tracker.record_response_async(prepared, raw)
             except Exception as problem:
                 self.tracker.report_failure(problem, prepared, outcome=NOT_RECORDED)
+        else:
+            self._pay_unchanged(request_context, response)
         return response
+
+    def _pay_unchanged(self, request_context: ModelRequestContext, response: ModelResponse) -> None:
+        """The response to the agent's own request: it is in the bill, and nowhere else."""
+        try:
+            model = model_name(request_context.model)
+            raw = build_response(to_framework_reply(response, model, self.tracker.parts.new_id()))
+            self.tracker.pay_unchanged(raw.body)
+        except Exception as problem:
+            self.tracker.report_problem(NOT_PAID, repr(problem))
 
     def _make_send(self, call: PydanticAICall) -> AsyncSend:
         async def send(body: bytes, _: Sequence[str]) -> RawResponse:
@@ -155,9 +191,10 @@ class Everturn(FrameworkAdapter, AbstractCapability[Any]):
                 model = call.find_model(msgspec.json.decode(body)["model"], self.summary_model)
                 # An agent prepares messages in the same two steps.
                 ready = model.prepare_messages(messages, parameters)
-                reply = await model.request(ready, settings, parameters)
             except Exception as problem:
                 raise make_send_error(problem) from problem
+            with self.asking_for_summary():
+                reply = await model.request(ready, settings, parameters)
             return build_response(to_framework_reply(reply, call.model, "summary"))
 
         return send

@@ -26,6 +26,7 @@ from everturn.adapters.tracking.rewriting import RewrittenRecords, rewrite_recor
 from everturn.adapters.tracking.system_messages import encode_request
 from everturn.adapters.tracking.transcript_folder import TranscriptFile
 from everturn.decide.cache_breaks import DetectedBreak, NoBreak
+from everturn.decide.compact.unanswered import has_open_calls
 from everturn.decide.compact.values import Compaction, CompactionRequest
 from everturn.decide.economy.trust import HoldCheck
 from everturn.decide.effects import AskModel
@@ -196,7 +197,11 @@ class TrackedConversation:
         """The request to send. A retry of a request without a response gives the same bytes."""
         if (ready := self._find_ready(request)) is not None:
             return ready
-        self._take_messages(request, setting)
+        self._take_request(request, setting)
+        if self._requested is not None and has_open_calls(self._log.view.records):
+            # As in a session: between calls and their results, the question stays with them (CP-37).
+            yield from self._compact_as_requested()
+        self._take_messages(request)
         self.runner.keep_appended()
         return (yield from self._prepare(request))
 
@@ -205,7 +210,8 @@ class TrackedConversation:
         `keep_appended` of the runner. `can_observe` must hold."""
         if (ready := self._find_ready(request)) is not None:
             return ready
-        self._take_messages(request, setting)
+        self._take_request(request, setting)
+        self._take_messages(request)
         return self._observe(request)
 
     def can_observe(self, request: CallerRequest) -> bool:
@@ -218,13 +224,16 @@ class TrackedConversation:
         ready = self._ready
         return ready if ready and ready.request.fingerprint == request.fingerprint else None
 
-    def _take_messages(self, request: CallerRequest, setting: ConversationSettings) -> None:
-        """Append what the request adds to the conversation."""
+    def _take_request(self, request: CallerRequest, setting: ConversationSettings) -> None:
+        """Take over how the caller spells its list, and what the request says beside it."""
         if not self.known.is_start_of(request) and (spelling := self._align(request)) is not None:
             self.known.take_spelling(request, spelling)
         self.runner.conversation.setting = setting
         self.preamble, self.preamble_digest = request.preamble, request.preamble_digest
         self.last_request = request.without_messages()
+
+    def _take_messages(self, request: CallerRequest) -> None:
+        """Append what the request adds to the conversation."""
         before = 0 if not request.known else self.messages
         unknown = ""
         for message in request.new_messages(len(self.known.chain)):
@@ -336,16 +345,20 @@ class TrackedConversation:
         return self.runner.event_context()
 
     def _prepare(self, request: CallerRequest) -> Flow[PreparedCall]:
-        requested, self._requested = self._requested, None
-        if requested is not None:
-            outcome = yield from self.runner.compact_flow(requested)
-            if not isinstance(outcome, Compaction):
-                # Whoever has asked got no answer then: the compaction is made for this request.
-                log.warning("everturn: the compaction that was asked for was not made: %s", outcome.why)
+        yield from self._compact_as_requested()
         if request.is_observed:
             return self._observe(request)
         prepared = yield from self.runner.prepare_flow()
         return self._make_ready(request, prepared, self._spell(request, prepared))
+
+    def _compact_as_requested(self) -> Flow[None]:
+        requested, self._requested = self._requested, None
+        if requested is None:
+            return
+        outcome = yield from self.runner.compact_flow(requested)
+        if not isinstance(outcome, Compaction):
+            # Whoever has asked got no answer then: the compaction is made for this request.
+            log.warning("everturn: the compaction that was asked for was not made: %s", outcome.why)
 
     def _spell(self, request: CallerRequest, prepared: PreparedRequest) -> bytes:
         """The bytes of a request as the caller's would be, where the log cannot say all of that."""

@@ -45,7 +45,7 @@ class SendError(UpstreamError):
 
 def make_send_error(problem: Exception) -> SendError:
     """From an error of a client library: its status, its headers, or the name of its class."""
-    chain = list(_causes(problem))
+    chain = list(list_causes(problem))
     status = next((code for each in chain if (code := getattr(each, "status_code", 0))), 0)
     headers = next((found for each in chain if (found := _headers(each)) is not None), None)
     is_lost = not status and any(type(each).__name__.endswith(_LOST) for each in chain)
@@ -116,7 +116,7 @@ async def retry_async(send: Callable[[], Awaitable[T]], clock: RetryClock) -> T:
         await sleep_async(delay)
 
 
-def _causes(problem: BaseException | None) -> Iterator[BaseException]:
+def list_causes(problem: BaseException | None) -> Iterator[BaseException]:
     while problem is not None:
         yield problem
         problem = problem.__cause__

@@ -61,6 +61,7 @@ SENT_UNCHANGED: Final = "the caller's request was sent unchanged"
 REFUSAL_RETURNED: Final = "the API's refusal was returned"
 NOT_WRITTEN: Final = "the request was not written"
 NOT_RECORDED: Final = "the reply was not recorded"
+NOT_PAID: Final = "a reply to an unchanged request is not in the bill"
 
 
 class _LeaseWaits:
