@@ -191,6 +191,37 @@ def test_trailers_are_not_headers_and_what_is_around_a_body_has_a_limit(lab: Ope
     assert running.ask(ASK).status == 200
 
 
+CODINGS = [
+    (b"gzip, chunked",), (b"Deflate , Chunked",), (b"gzip", b"chunked"),
+    (b"identity, chunked",), (b"x;a=b,chunked",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files", b"/v1/messages/count_tokens"])
+def test_a_transfer_coding_that_would_be_passed_on_without_its_name_is_refused(lab: OpenLab, path: bytes):
+    upstream = RawUpstream()
+    running = lab(upstream)
+    body = gzip.compress(json.dumps(ASK).encode())
+    for codings in CODINGS:
+        head = b"POST %b HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" % path
+        head += b"".join(b"transfer-encoding: %b\r\n" % coding for coding in codings)
+        with running.raw(head + b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)) as sock:
+            answer = sock.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 501 Not Implemented\r\n"), codings
+        error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        assert error["type"] == "everturn_unknown_transfer_coding"
+        assert error["message"] == (
+            "The request has a transfer coding other than 'chunked', which the gateway does not decode. Send "
+            "the body without it, or name its compression in content-encoding."
+        )
+    assert upstream.seen == []
+    plain = json.dumps(ASK).encode()
+    head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\nTransfer-Encoding: \tChunked \r\n\r\n"
+    with running.raw(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(plain), plain)) as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
+    assert [each.body for each in upstream.seen] == [plain]
+
+
 def test_a_request_with_two_hosts_is_refused(lab: OpenLab):
     running = lab(RawUpstream())
     with running.raw(POST + b"host: other.example\r\ncontent-length: 2\r\n\r\n{}") as sock:
