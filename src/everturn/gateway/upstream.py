@@ -139,6 +139,16 @@ class Upstream:
                 f"The upstream {self.base} answered with a control character in a header. Check the "
                 "gateway's --upstream.",
             )
+        codings = response.headers.getall("transfer-encoding", ())
+        if any(each.strip().lower() != "chunked" for each in codings):
+            # It is not asked for one (`te`), and the client would not be told its name.
+            response.close()
+            raise GatewayError(
+                502,
+                "upstream_invalid",
+                f"The upstream {self.base} answered with a transfer coding other than 'chunked'. Check the "
+                "gateway's --upstream.",
+            )
         return response
 
 
