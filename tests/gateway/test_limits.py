@@ -5,6 +5,7 @@ import json
 import re
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from gateway.lab import MODEL, Connection, OpenLab, RawUpstream, Seen, events, message, reply, wait_until
 
 from everturn.errors import UsageError
+from everturn.gateway import relay
 from everturn.gateway.bodies import UnreadableBody, decompress
 from everturn.gateway.limits import CapSettings, Limits, change_limits
 from everturn.gateway.start import load_settings
@@ -189,6 +191,28 @@ def test_trailers_are_not_headers_and_what_is_around_a_body_has_a_limit(lab: Ope
             sock.sendall(b"y" * 60_000)
             assert Connection(sock).is_closed_within(5)
     assert running.ask(ASK).status == 200
+
+
+@pytest.mark.spec("GW-7", "GW-20")
+@pytest.mark.parametrize("mode", ["observe", "manage"])
+def test_a_client_that_stops_to_read_holds_no_request_beyond_the_time_of_a_stream(
+    lab: OpenLab, monkeypatch: pytest.MonkeyPatch, mode: str
+):
+    monkeypatch.setattr(relay, "TELL_SECONDS", 0.3)
+    is_closed = threading.Event()
+
+    def answer(connection: Connection, _: Seen) -> None:
+        connection.begin_stream()
+        with suppress(OSError):
+            while True:
+                connection.chunk(b": " + b"x" * 60_000 + b"\n\n")
+        is_closed.set()
+
+    running = lab(RawUpstream(answer), limits=Limits(stream_seconds=1, requests=1))
+    with running.post(json.dumps({**ASK, "stream": True}).encode(), f"x-everturn-mode: {mode}") as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: running.metric("open_requests") == 0)
+        assert is_closed.wait(5)
 
 
 CODINGS = [
