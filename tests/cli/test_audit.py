@@ -221,6 +221,15 @@ def test_a_folder_without_any_session_is_an_error_that_names_its_files(tmp_path)
     assert "notes.txt: unknown format" in done.stderr
 
 
+def test_reports_of_cache_breaks_are_our_own_and_not_named_as_files_that_could_not_be_read(folder):
+    (folder / "notes.txt").write_text("Buy milk.\n")
+    (folder / "my.diff").write_text("--- a\n")
+    (folder / "cache-break-api-20261101T000000000000.diff").write_text("cache break: the tools changed\n")
+    assert [each["path"] for each in audited(folder)["unreadable"]] == [
+        str(folder / "my.diff"), str(folder / "notes.txt"),
+    ]  # fmt: skip
+
+
 def test_a_session_without_usage_is_audited_for_what_it_holds(tmp_path):
     talk = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
     (tmp_path / "talk.json").write_text(json.dumps(talk))

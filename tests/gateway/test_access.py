@@ -97,6 +97,19 @@ def test_every_route_declares_a_policy_and_nothing_else_is_served(lab: OpenLab):
 
 
 @pytest.mark.spec("GW-18")
+def test_spaces_around_a_token_are_no_part_of_it(lab: OpenLab, tmp_path: Path):
+    token = add_token(tmp_path / "tokens.json", "team-a", "", "a" * 43)
+    upstream = RawUpstream()
+    running = lab(upstream, tokens=load_tokens(tmp_path / "tokens.json"))
+    statuses = [
+        running.ask(ASK, headers={"x-everturn-token": f"{before}{token}{behind}"}).status
+        for before, behind in (("", ""), (" ", ""), ("", " "), ("\t ", " \t"))
+    ]
+    assert statuses == [200, 200, 200, 200]
+    assert error_of(running, headers={"x-everturn-token": f"{token[:9]} {token[9:]}"})[0] == 401
+
+
+@pytest.mark.spec("GW-18")
 def test_every_client_route_is_closed_without_a_token(lab: OpenLab, tmp_path: Path):
     add_token(tmp_path / "tokens.json", "a", "", "c" * 43)
     upstream = RawUpstream()

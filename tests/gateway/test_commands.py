@@ -1,6 +1,7 @@
 """`everturn gateway` and `everturn run`, as a person starts them."""
 
 import fcntl
+import http.client
 import json
 import os
 import pty
@@ -16,9 +17,11 @@ import urllib.request
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
+from gateway.lab import Connection, RawUpstream, Seen, events
 
 from everturn.cli import main
 from everturn.errors import UsageError
@@ -194,6 +197,84 @@ def test_run_returns_the_status_of_its_command_whatever_its_own_streams_are(tmp_
         check=False,
     )
     assert found.returncode == 3
+
+
+def stream_slowly(connection: Connection, _: Seen) -> None:
+    connection.begin_stream()
+    for each in events("Hello. " * 10):
+        connection.chunk(each)
+        time.sleep(0.1)
+    connection.end_stream()
+
+
+STREAM = json.dumps({**json.loads(ASK), "stream": True}).encode()
+# Reads a stream, and tells when it has begun.
+READ = (
+    "import os, sys, urllib.request\n"
+    "url = os.environ['ANTHROPIC_BASE_URL'] + '/v1/messages'\n"
+    "answer = urllib.request.urlopen(urllib.request.Request(url, sys.argv[1].encode()))\n"
+    "os.write(1, answer.read(1))\n"
+    "answer.read()\n"
+)
+# Leaves a child behind that does that, and ends.
+LEAVE = (
+    "import subprocess, sys\n"
+    "child = subprocess.Popen([sys.executable, '-c', *sys.argv[1:]], stdout=subprocess.PIPE, stderr=-3)\n"
+    "child.stdout.read(1)\n"
+    "sys.exit(5)\n"
+)
+WAITING = (
+    "everturn run: the command has ended, and 1 request is still running; waiting up to 30 s. "
+    "Ctrl-C ends this now.\n"
+)
+
+
+@pytest.mark.spec("GW-2")
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_run_says_what_it_waits_for_and_how_to_end_that_and_keeps_the_status(tmp_path: Path, is_ended: bool):
+    upstream = RawUpstream(stream_slowly)
+    command = (sys.executable, "-c", LEAVE, READ, STREAM.decode())
+    with started(tmp_path, "run", "--upstream", upstream.url, "--", *command) as process:
+        assert process.stderr
+        assert process.stderr.readline() == WAITING
+        if is_ended:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(5 if is_ended else 30) == 5
+        told = process.stderr.read()
+    upstream.close()
+    assert told.startswith("everturn: 1 call, $0.0001, ")
+    assert told.count("\n") == 1
+    folder = tmp_path / "everturn" / "gateway" / "local"
+    assert [each.name for each in folder.rglob("partial-*")] == (["partial-msg_1.json"] if is_ended else [])
+    assert list(folder.rglob("*.lock")) == []
+
+
+@pytest.mark.spec("GW-16")
+def test_a_second_ctrl_c_cuts_off_what_is_running_and_what_arrived_is_kept(tmp_path: Path):
+    upstream = RawUpstream(stream_slowly)
+    words = ("--port", "0", "--operator-port", "0", "--upstream", upstream.url)
+    with started(tmp_path, "gateway", *words) as process:
+        assert process.stdout
+        assert process.stderr
+        url = urlsplit(process.stdout.readline().strip().partition("=")[2])
+        process.stderr.readline()
+        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=20)
+        connection.request("POST", "/v1/messages", STREAM)
+        answer = connection.getresponse()
+        answer.read(1)
+        process.send_signal(signal.SIGINT)
+        # Until it waits for the stream.
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(5) == 0
+        assert process.stderr.read() == ""
+        with pytest.raises(http.client.IncompleteRead):
+            answer.read()
+        connection.close()
+    upstream.close()
+    folder = tmp_path / "everturn" / "gateway" / "local"
+    assert [each.name for each in folder.rglob("partial-*")] == ["partial-msg_1.json"]
+    assert list(folder.rglob("*.lock")) == []
 
 
 def test_an_access_log_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path):

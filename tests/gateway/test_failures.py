@@ -370,6 +370,51 @@ def test_a_malformed_request_goes_to_the_api_as_it_came_and_is_no_failure_of_our
     assert dict(running.gateway.metrics.degradations) == {}
 
 
+@pytest.mark.spec("GW-3", "GW-24")
+@pytest.mark.parametrize("mode", ["observe", "manage"])
+def test_a_field_that_would_be_left_out_because_of_its_type_goes_to_the_api_as_it_came(
+    lab: OpenLab, mode: str
+):
+    """0 and {} are as false as an absent field, and a breakpoint is placed anew whatever it was."""
+    refusal = b'{"type":"error","error":{"type":"invalid_request_error","message":"wrong"}}'
+    upstream = RawUpstream(reply(refusal, "400 Bad Request"))
+    running = lab(upstream, mode=mode)
+    tool, text = {"name": "t", "input_schema": {"type": "object"}}, {"type": "text", "text": "Hello"}
+    marks = [0, "", [], {}, {"type": 5}, "ephemeral"]
+    changes: list[dict[str, Any]] = [
+        *({name: value} for name in ("system", "tools") for value in (0, False, {}, [{}])),
+        *({name: value} for name in ("thinking", "tool_choice", "thread") for value in (0, "", [], {})),
+        *({"output_config": value} for value in (0, "", [], {"effort": 0}, {"effort": ""})),
+        *({"speed": value} for value in (0, "", [], {})), {"tools": ""},
+        *({"cache_control": mark} for mark in marks),
+        *({"tools": [{**tool, "cache_control": mark}]} for mark in marks),
+        *({"system": [{**text, "cache_control": mark}]} for mark in marks),
+    ]  # fmt: skip
+    of_messages: list[dict[str, Any]] = [
+        {"messages": [{"role": "user", "content": [block]}]}
+        for block in ({}, *({**text, "cache_control": mark} for mark in marks))
+    ]
+    sent = [json.dumps({**ASK, **change}).encode() for change in (*changes, *of_messages, {"model": ""})]
+    assert {running.ask(body).body for body in sent} == {refusal}
+    assert [each.body for each in upstream.seen] == sent
+    by_reason = dict(running.gateway.metrics.passed_through)
+    assert by_reason == {
+        MALFORMED: len(changes),
+        "messages.N has an unsupported role, field or content": len(of_messages),
+        "it has no model or no messages": 1,
+    }
+    assert dict(running.gateway.metrics.degradations) == {}
+
+
+@pytest.mark.spec("GW-3")
+def test_a_field_that_is_empty_as_the_api_allows_is_managed(lab: OpenLab):
+    upstream = RawUpstream()
+    running = lab(upstream, mode="manage")
+    for change in ({"system": ""}, {"system": []}, {"tools": []}, {"output_config": {}}, {"thinking": None}):
+        assert "x-everturn-note" not in running.ask({**ASK, **change}).headers
+    assert dict(running.gateway.metrics.passed_through) == {}
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "127.9.9.9"])
 def test_an_upstream_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch, host: str):
     """The twin inside is one; the machine of the proxy has a loopback address of its own."""

@@ -365,3 +365,34 @@ def test_a_client_of_http_1_0_gets_a_body_with_a_length_and_errors_as_any_other(
     assert got[0].endswith(b"\r\n\r\n" + whole)
     assert b"content-length: %d\r\n" % len(whole) in got[0]
     assert got[1].startswith(b"HTTP/1.1 404 ")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/models"])
+@pytest.mark.parametrize(
+    "codings",
+    [
+        b"transfer-encoding: gzip, chunked\r\n",
+        b"transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n",
+        b"transfer-encoding: gzip\r\n",
+    ],
+)
+def test_an_answer_with_a_transfer_coding_that_would_be_passed_on_without_its_name_is_refused(
+    lab: OpenLab, codings: bytes, path: str
+):
+    body = zlib.compress(json.dumps(message()).encode(), wbits=31)
+    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if b"chunked" in codings else body
+
+    def answer(connection: Connection, _: Seen) -> None:
+        connection.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n" + codings + b"\r\n" + framed)
+        connection.sock.shutdown(socket.SHUT_WR)
+
+    upstream = RawUpstream(answer)
+    found = lab(upstream).ask(ASK, path=path)
+    assert (found.status, json.loads(found.body)["error"]) == (
+        502,
+        {
+            "type": "everturn_upstream_invalid",
+            "message": f"The upstream {upstream.url} answered with a transfer coding other than 'chunked'. "
+            "Check the gateway's --upstream.",
+        },
+    )

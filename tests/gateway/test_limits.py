@@ -5,6 +5,7 @@ import json
 import re
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from gateway.lab import MODEL, Connection, OpenLab, RawUpstream, Seen, events, message, reply, wait_until
 
 from everturn.errors import UsageError
+from everturn.gateway import relay
 from everturn.gateway.bodies import UnreadableBody, decompress
 from everturn.gateway.limits import CapSettings, Limits, change_limits
 from everturn.gateway.start import load_settings
@@ -189,6 +191,59 @@ def test_trailers_are_not_headers_and_what_is_around_a_body_has_a_limit(lab: Ope
             sock.sendall(b"y" * 60_000)
             assert Connection(sock).is_closed_within(5)
     assert running.ask(ASK).status == 200
+
+
+@pytest.mark.spec("GW-7", "GW-20")
+@pytest.mark.parametrize("mode", ["observe", "manage"])
+def test_a_client_that_stops_to_read_holds_no_request_beyond_the_time_of_a_stream(
+    lab: OpenLab, monkeypatch: pytest.MonkeyPatch, mode: str
+):
+    monkeypatch.setattr(relay, "TELL_SECONDS", 0.3)
+    is_closed = threading.Event()
+
+    def answer(connection: Connection, _: Seen) -> None:
+        connection.begin_stream()
+        with suppress(OSError):
+            while True:
+                connection.chunk(b": " + b"x" * 60_000 + b"\n\n")
+        is_closed.set()
+
+    running = lab(RawUpstream(answer), limits=Limits(stream_seconds=1, requests=1))
+    with running.post(json.dumps({**ASK, "stream": True}).encode(), f"x-everturn-mode: {mode}") as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: running.metric("open_requests") == 0)
+        assert is_closed.wait(5)
+
+
+CODINGS = [
+    (b"gzip, chunked",), (b"Deflate , Chunked",), (b"gzip", b"chunked"),
+    (b"identity, chunked",), (b"x;a=b,chunked",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files", b"/v1/messages/count_tokens"])
+def test_a_transfer_coding_that_would_be_passed_on_without_its_name_is_refused(lab: OpenLab, path: bytes):
+    upstream = RawUpstream()
+    running = lab(upstream)
+    body = gzip.compress(json.dumps(ASK).encode())
+    for codings in CODINGS:
+        head = b"POST %b HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" % path
+        head += b"".join(b"transfer-encoding: %b\r\n" % coding for coding in codings)
+        with running.raw(head + b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)) as sock:
+            answer = sock.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 501 Not Implemented\r\n"), codings
+        error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        assert error["type"] == "everturn_unknown_transfer_coding"
+        assert error["message"] == (
+            "The request has a transfer coding other than 'chunked', which the gateway does not decode. Send "
+            "the body without it, or name its compression in content-encoding."
+        )
+    assert upstream.seen == []
+    plain = json.dumps(ASK).encode()
+    head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\nTransfer-Encoding: \tChunked \r\n\r\n"
+    with running.raw(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(plain), plain)) as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
+    assert [each.body for each in upstream.seen] == [plain]
 
 
 def test_a_request_with_two_hosts_is_refused(lab: OpenLab):

@@ -10,6 +10,8 @@ import msgspec
 
 # Files that everturn keeps beside a session; none of them is one.
 _BESIDE: Final = (".state.json", ".lock", ".pins", ".sqlite", ".sqlite-wal", ".sqlite-shm", ".tmp", ".new")
+# What broke the cache, as it is written beside a session.
+_CACHE_BREAK: Final = re.compile(r"cache-break-.+\.diff")
 _SESSION: Final = ".jsonl"
 # Gemini CLI kept one JSON file for each session, in a folder of this name; newer versions keep JSON lines.
 _GEMINI: Final = (".json", "chats")
@@ -67,7 +69,8 @@ def list_files(places: Places) -> list[Path]:
 
 
 def is_candidate(path: Path, places: Places) -> bool:
-    if path.name.startswith(".") or path.name.endswith(_BESIDE):
+    name = path.name
+    if name.startswith(".") or name.endswith(_BESIDE) or _CACHE_BREAK.fullmatch(name):
         return False
     return places.any_format or path.suffix == _SESSION or (path.suffix, path.parent.name) == _GEMINI
 

@@ -9,7 +9,7 @@ import click
 
 from everturn.cli.gateway import open_standard_streams, parse_limit, shared_options, tell, warn_about_store
 from everturn.gateway.app import make_gateway
-from everturn.gateway.server import serve_gateway
+from everturn.gateway.server import SHUTDOWN_SECONDS, serve_gateway
 from everturn.gateway.start import (
     TWIN,
     describe_costs,
@@ -70,9 +70,18 @@ def run(
         )  # fmt: skip
         made = make_gateway(loaded, warn=tell)
         warn_about_store(made)
-        with serve_gateway(made) as (url, _):
-            environment = make_environment(os.environ.copy(), url, is_twin=upstream == TWIN)
-            code = _run(program, command, environment)
+        code = None
+        try:
+            with serve_gateway(made, on_waiting=lambda: tell(describe_waiting(made.metrics.running))) as (
+                url,
+                _,
+            ):
+                environment = make_environment(os.environ.copy(), url, is_twin=upstream == TWIN)
+                code = _run(program, command, environment)
+        except KeyboardInterrupt:
+            # While the gateway ended: the command has its status already.
+            if code is None:
+                raise
     totals, metrics = made.tenants.bill, made.metrics
     line = describe_costs(
         metrics.calls, float(totals.dollars), float(metrics.saved), metrics.hit_ratio, loaded.mode
@@ -81,6 +90,14 @@ def run(
     for reason in describe_passed_through(metrics.passed_through):
         tell(f"everturn: {reason}")
     raise _end(code if code >= 0 else SIGNALLED - code)
+
+
+def describe_waiting(running: int) -> str:
+    """Why the command has not returned although its program has ended."""
+    requests = "1 request is" if running == 1 else f"{running} requests are"
+    why = f"{requests} still running" if running else "its last replies are being recorded"
+    ends = f"waiting up to {SHUTDOWN_SECONDS} s. Ctrl-C ends this now."
+    return f"everturn run: the command has ended, and {why}; {ends}"
 
 
 def _end(code: int) -> SystemExit:

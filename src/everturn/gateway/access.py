@@ -51,7 +51,8 @@ def find_tenant(headers: RawHeaders, tokens: Tokens | None, allowed_hosts: Colle
     if tokens is None:
         check_local(headers, allowed_hosts)
         return Tenant(LOCAL_TENANT)
-    given = find_header(headers, TOKEN).decode("latin-1")
+    # Spaces around a value are no part of it (RFC 9110 5.5), and the parser leaves those behind it.
+    given = find_header(headers, TOKEN).strip().decode("latin-1")
     try:
         tenant = tokens.find_tenant(given or read_bearer(find_header(headers, b"authorization")))
     except InputError:

@@ -44,6 +44,13 @@ _WITHOUT_BODY: Final = ("GET", "HEAD", "DELETE", "OPTIONS")
 _DEFECT: Final = GatewayError(
     500, "internal_error", "The gateway has a defect and could not serve this request. Its operator is told."
 )
+# Relayed, it would lose the name of its coding (RFC 9112 6.1).
+_CODED: Final = GatewayError(
+    501,
+    "unknown_transfer_coding",
+    "The request has a transfer coding other than 'chunked', which the gateway does not decode. Send the "
+    "body without it, or name its compression in content-encoding.",
+)
 _ENDING: Final = GatewayError(
     503, "ending", "The gateway ends, and this request was not answered in time. Send it again."
 )
@@ -185,6 +192,8 @@ class Gateway:
         limits, hosts, size = exchange.limits, 0, 0
         for name, value in exchange.headers:
             hosts += name == b"host"
+            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise _CODED
             size += len(name) + len(value) + 4
         if hosts > 1:
             raise GatewayError(400, "invalid_host", "The request has several Host headers. Send one.")

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-MALFORMED: Final = "a field has a type that the API does not document"
+from everturn.adapters.tracking.caller_request import MISTYPED
+
+MALFORMED: Final = MISTYPED
 
 
 class _Typed(msgspec.Struct):

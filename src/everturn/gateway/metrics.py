@@ -105,6 +105,11 @@ class GatewayMetrics:
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def running(self) -> int:
+        """Requests that are being served."""
+        return self._open
+
     def begin(self) -> None:
         """On the event loop, as `end`."""
         self._open += 1

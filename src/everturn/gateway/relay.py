@@ -1,6 +1,7 @@
 """Sends what the upstream answers to the client: every byte as it came, as soon as it came."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import aiohttp
@@ -12,6 +13,8 @@ from everturn.gateway.headers import make_response_headers
 from everturn.gateway.tenants import RelayedReply
 
 _IS_SUCCESS: Final = range(200, 300)
+# An error at the end of a response waits so long for a reader who takes nothing. Our choice.
+TELL_SECONDS: Final = 10
 
 
 class RelayedPieces:
@@ -70,7 +73,7 @@ async def relay_response(
             f"The upstream sent nothing for {silence:g} s, so the response is not complete. Send the request "
             "again.",
         )
-        await exchange.fail(error)
+        await _tell(exchange, error)
     except TimeoutError:
         error = GatewayError(
             504,
@@ -78,14 +81,14 @@ async def relay_response(
             f"The response took longer than {exchange.limits.stream_seconds} s. The operator can change that "
             "with --limit stream_seconds=SECONDS.",
         )
-        await exchange.fail(error)
+        await _tell(exchange, error)
     except (aiohttp.ClientError, OSError):
         if is_late_error:
             # What there is of it is no event.
             error = GatewayError(
                 502, "upstream_invalid", "The upstream's answer was cut off. Send the request again."
             )
-            await exchange.fail(error)
+            await _tell(exchange, error)
             return
         # The response ends here without its end, which is what happened. The server closes the connection.
         await _relay_unread(exchange, response, copy)
@@ -97,7 +100,14 @@ async def _relay_unread(
     if rest := _take_unread(response.content):
         if copy is not None:
             copy.add(rest)
-        await exchange.write(rest)
+        with suppress(TimeoutError), Deadline(exchange.limits.stream_seconds):
+            await exchange.write(rest)
+
+
+async def _tell(exchange: HttpExchange, error: GatewayError) -> None:
+    """End a response with an error, unless its reader has stopped to read: nobody waits for that reader."""
+    with suppress(TimeoutError), Deadline(TELL_SECONDS):
+        await exchange.fail(error)
 
 
 async def _relay_body(

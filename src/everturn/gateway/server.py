@@ -7,10 +7,11 @@ also takes what follows an `upgrade` for another protocol, which the gateway nev
 import asyncio
 import ctypes
 import gc
+import signal
 import socket
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from types import FrameType
 from typing import Any, Final
@@ -31,6 +32,10 @@ from everturn.twin.sockets import bind_socket, url_of
 KEEP_ALIVE_SECONDS: Final = 75
 # How long running requests may go on after SIGTERM. Our choice: most replies end in that time.
 SHUTDOWN_SECONDS: Final = 30
+# Who waits for a gateway to end is told why after this time. Our choice.
+WAITING_SECONDS: Final = 2
+# What has been cut off is recorded in this time. Our choice: the deadline of a store is 5 s.
+END_SECONDS: Final = 10
 
 
 # A chunk of one byte has five others around it: its size and two ends of lines.
@@ -288,6 +293,7 @@ class GatewayServer(uvicorn.Server):
         )  # fmt: skip
         self._gateway = gateway
         self._on_ready = on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._operator_socket = operator
         app = OperatorApp(gateway, gateway.settings.allowed_hosts)
         self._operator = _OperatorServer(
@@ -315,13 +321,30 @@ class GatewayServer(uvicorn.Server):
         await super().shutdown(sockets=sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
         self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Told to end: streams may go on for a while, holds may not."""
+        """Told to end: streams may go on for a while, holds may not. Told again with Ctrl-C: streams may not
+        either. uvicorn would leave everything as it is then, and nothing would be recorded."""
         end_holds()
-        super().handle_exit(sig, frame)
+        if self.should_exit and sig == signal.SIGINT:
+            self.cut_off()
+        else:
+            super().handle_exit(sig, frame)
+
+    def cut_off(self) -> None:
+        """End what is still running, as at the end of `shutdown_seconds`. From any thread, and from a signal
+        handler."""
+        if self._loop is not None:
+            # Nothing is left to be cut off when the loop has ended.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._cancel_running)
+
+    def _cancel_running(self) -> None:
+        for task in self.server_state.tasks:
+            task.cancel()
 
 
 class _OperatorServer(uvicorn.Server):
@@ -346,21 +369,38 @@ def serve_gateway(
     port: int = 0,
     operator_port: int | None = None,
     shutdown_seconds: int = SHUTDOWN_SECONDS,
+    on_waiting: Callable[[], None] = lambda: None,
 ) -> Generator[tuple[str, str], None, None]:
-    """Serve a gateway in a thread during a `with` block; yields its address and the operator's, or ""."""
+    """Serve a gateway in a thread during a `with` block; yields its address and the operator's, or "".
+    `on_waiting` is called once if requests keep it from ending; Ctrl-C cuts them off."""
     listener = bind_socket(host, port)
     operator = bind_socket("127.0.0.1", operator_port) if operator_port is not None else None
     addresses = url_of(listener), url_of(operator) if operator else ""
-    ready = threading.Event()
+    # Python takes a thread for ended whose `join` was interrupted.
+    ready, ended = threading.Event(), threading.Event()
     server = GatewayServer(gateway, ready.set, operator, shutdown_seconds)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
+
+    def run() -> None:
+        try:
+            server.run(sockets=[listener])
+        finally:
+            ended.set()
+
+    threading.Thread(target=run, daemon=True).start()
     try:
         ready.wait(timeout=10)
         yield addresses
     finally:
         server.should_exit = True
-        thread.join(timeout=shutdown_seconds + 5)
-        for each in (listener, operator):
-            if each is not None:
-                each.close()
+        try:
+            if not ended.wait(WAITING_SECONDS):
+                on_waiting()
+                ended.wait(shutdown_seconds + 5 - WAITING_SECONDS)
+        except KeyboardInterrupt:
+            server.cut_off()
+            ended.wait(END_SECONDS)
+            raise
+        finally:
+            for each in (listener, operator):
+                if each is not None:
+                    each.close()

@@ -123,23 +123,27 @@ class Upstream:
                 f"The upstream {self.base} cannot be reached ({_explain(problem)}). Check the network, and "
                 "the gateway's --upstream.",
             ) from None
-        if response.status not in _STATUSES:
+        if problem := _find_problem(response):
             response.close()
             raise GatewayError(
                 502,
                 "upstream_invalid",
-                f"The upstream {self.base} answered with status {response.status}, which is not from 200 to "
-                "599. Check the gateway's --upstream.",
-            )
-        if _CONTROL.search(b"".join([value for _, value in response.raw_headers])):
-            response.close()
-            raise GatewayError(
-                502,
-                "upstream_invalid",
-                f"The upstream {self.base} answered with a control character in a header. Check the "
-                "gateway's --upstream.",
+                f"The upstream {self.base} answered with {problem}. Check the gateway's --upstream.",
             )
         return response
+
+
+def _find_problem(response: aiohttp.ClientResponse) -> str:
+    """Why an answer cannot be passed on; "" if it can."""
+    if response.status not in _STATUSES:
+        return f"status {response.status}, which is not from 200 to 599"
+    if _CONTROL.search(b"".join([value for _, value in response.raw_headers])):
+        return "a control character in a header"
+    codings = response.headers.getall("transfer-encoding", ())
+    if any(each.strip().lower() != "chunked" for each in codings):
+        # It is not asked for one (`te`), and the client would not be told its name.
+        return "a transfer coding other than 'chunked'"
+    return ""
 
 
 class _RawHeaders(aiohttp.ClientRequest):

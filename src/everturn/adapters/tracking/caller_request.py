@@ -27,7 +27,7 @@ from everturn.measure.capabilities import Scope
 from everturn.measure.outline import Preamble
 from everturn.view.key_parameters import KeyParameters, TtlChoice
 from everturn.wire.anthropic import tool_block, without_cache_control
-from everturn.wire.json_values import is_list, is_mapping
+from everturn.wire.json_values import is_list, is_mapping, is_sequence
 
 # Who places `cache_control`: everturn, or the caller (a framework that knows its own models).
 BreakpointOwner = Literal["everturn", "caller"]
@@ -41,6 +41,8 @@ _READ: Final = frozenset(
     {"model", "messages", "system", "tools", "thinking", "tool_choice", "speed", "output_config", "stream",
      "thread"}
 )  # fmt: skip
+# Why a request is sent as it came whose field would be left out, or sent as something else.
+MISTYPED: Final = "a field has a type that the API does not document"
 _encode = msgspec.json.Encoder().encode
 _lists: Final = ListMemo()
 
@@ -301,7 +303,7 @@ def _find_unsupported(body: Mapping[str, Any], before: KnownPrefix) -> str:
     if why := _find_own_management(body):
         return why
     messages = body.get("messages")
-    if not isinstance(body.get("model"), str) or not is_list(messages):
+    if not isinstance(body.get("model"), str) or not body["model"] or not is_list(messages):
         return "it has no model or no messages"
     if not messages and not before.chain:
         return "it has no model or no messages"
@@ -309,7 +311,55 @@ def _find_unsupported(body: Mapping[str, Any], before: KnownPrefix) -> str:
         return "it only warms the cache (max_tokens is 0)"
     if not isinstance(body.get("system") or "", (str, list)):
         return "its system prompt is neither a string nor a list of blocks"
-    return ""
+    return MISTYPED if _is_mistyped(body) else ""
+
+
+def _is_mistyped(body: Mapping[str, Any]) -> bool:
+    """Whether a field that is read here, and not sent as it came, has a type that the API refuses. Looked at
+    once for requests that differ only in their messages."""
+    known: dict[str, Any] = body.read if isinstance(body, OwnedFields) else {}
+    if _MISTYPED not in known:
+        known[_MISTYPED] = _has_mistyped_field(body)
+    return known[_MISTYPED]
+
+
+def _has_mistyped_field(body: Mapping[str, Any]) -> bool:
+    given = {name: body[name] for name in _TYPES if body.get(name) is not None}
+    if not all(_TYPES[name](value) for name, value in given.items()):
+        return True
+    config = given.get("output_config", {})
+    effort = config.get("effort")
+    return effort is not None and not _is_text(effort)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _has_type(value: Any) -> bool:
+    return is_mapping(value) and _is_text(value.get("type"))
+
+
+def _is_system(value: Any) -> bool:
+    return isinstance(value, str) or _are_marked_objects(value)
+
+
+def _are_marked_objects(value: Any) -> bool:
+    """Whether these are blocks or tools, whose breakpoints are placed anew."""
+    if not is_sequence(value):
+        return False
+    controls = [each.get("cache_control") if is_mapping(each) and each else False for each in value]
+    return all(each is None or _has_type(each) for each in controls)
+
+
+# What each field of `_READ` must be, and the breakpoint of the whole request.
+_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "system": _is_system, "tools": _are_marked_objects, "thinking": _has_type, "tool_choice": _has_type,
+    "speed": _is_text, "output_config": is_mapping, "thread": _has_type,
+    "cache_control": _has_type,
+}  # fmt: skip
+# Where `OwnedFields` keep the answer.
+_MISTYPED: Final = "mistyped"
 
 
 def _find_own_management(body: Mapping[str, Any]) -> str:

@@ -205,8 +205,12 @@ def _extend(
         content = message["content"]
         if is_list(content):
             for block in content:
-                if is_object(control := block.get("cache_control")):
-                    found.breakpoints.append((at, control))
+                if (control := block.get("cache_control")) is None:
+                    continue
+                if not is_object(control) or not isinstance(control.get("type"), str):
+                    # It would be left out, and the API refuses it.
+                    return UnsupportedMessage(at)
+                found.breakpoints.append((at, control))
         if message["role"] == "system":
             found.system_messages.append(at)
     return found
@@ -250,6 +254,7 @@ def _is_plain(message: Any) -> bool:
             return False
     if isinstance(content, str):
         return True
-    if not is_list(content) or not all(map(is_object, content)):
+    # A block without a field cannot be sent with a breakpoint.
+    if not is_list(content) or not all(content) or not all(map(is_object, content)):
         return False
     return message["role"] != "system" or all(block.get("type") == "text" for block in content)
