@@ -230,6 +230,18 @@ def test_reports_of_cache_breaks_are_our_own_and_not_named_as_files_that_could_n
     ]  # fmt: skip
 
 
+def test_files_beside_a_session_are_no_sessions_and_not_named_as_unread(tmp_path):
+    session = tmp_path / "s.jsonl"
+    shutil.copy(Path(__file__).parents[2] / "examples" / "session.jsonl", session)
+    beside = tmp_path / "s.jsonl.files"
+    beside.mkdir()
+    (beside / "toolu_1.txt").write_text("a large result")
+    partial = {"role": "assistant", "content": [], "usage": {"input_tokens": 10, "output_tokens": 5}}
+    (beside / "partial-msg_1.json").write_text(json.dumps(partial))
+    told = audited(tmp_path)
+    assert ([each["path"] for each in told["sessions"]], told["unreadable"]) == ([str(session)], [])
+
+
 def test_a_session_without_usage_is_audited_for_what_it_holds(tmp_path):
     talk = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
     (tmp_path / "talk.json").write_text(json.dumps(talk))

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from click.testing import CliRunner
 from gateway.lab import (
     KEY,
     MODEL,
@@ -20,6 +21,8 @@ from gateway.lab import (
     reply,
     wait_until,
 )
+
+from everturn.cli import main
 
 # Whitespace, key order, number spellings, escapes and unknown fields that a JSON library would change.
 ODD = (
@@ -239,6 +242,10 @@ def test_a_client_that_disconnects_ends_the_call_upstream_and_what_arrived_is_ke
     [partial] = running.folder.rglob("partial-msg_1.json")
     assert json.loads(partial.read_bytes())["content"] == [{"type": "text", "text": "Hal"}]
     assert running.gateway.tenants.bill.total.calls == 1
+    told = json.loads(CliRunner().invoke(main, ["audit", str(running.folder), "--json"]).stdout)
+    [row] = told["sessions"]
+    assert row["path"] == str(partial).removesuffix(f".files/{partial.name}")
+    assert told["asides"]["cut_off"]["dollars"] == float(running.gateway.tenants.bill.dollars) > 0
 
 
 @pytest.mark.spec("GW-7")

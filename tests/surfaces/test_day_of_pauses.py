@@ -121,7 +121,7 @@ def test_an_audit_and_the_calls_beside_the_conversation_come_to_what_was_charged
     )
     dollars = [format_dollars(beside[name][1]) for name in ("compact", "hold")]
     assert (
-        "Calls of everturn beside them, not included above: "
+        "Beside these calls, and not included above: "
         f"{summaries} for {dollars[0]}, {holds} for {dollars[1]}.\n"
     ) in printed
     # Of a part of the days nobody knows which of them belong to it.

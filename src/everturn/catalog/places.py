@@ -13,6 +13,8 @@ _BESIDE: Final = (".state.json", ".lock", ".pins", ".sqlite", ".sqlite-wal", ".s
 # What broke the cache, as it is written beside a session.
 _CACHE_BREAK: Final = re.compile(r"cache-break-.+\.diff")
 _SESSION: Final = ".jsonl"
+# The folder with large results and partial replies of a session; of sessions it has only those of sub-agents.
+_FILES: Final = ".jsonl.files"
 # Gemini CLI kept one JSON file for each session, in a folder of this name; newer versions keep JSON lines.
 _GEMINI: Final = (".json", "chats")
 OWN: Final = "everturn"
@@ -72,7 +74,8 @@ def is_candidate(path: Path, places: Places) -> bool:
     name = path.name
     if name.startswith(".") or name.endswith(_BESIDE) or _CACHE_BREAK.fullmatch(name):
         return False
-    return places.any_format or path.suffix == _SESSION or (path.suffix, path.parent.name) == _GEMINI
+    is_any = places.any_format and not path.parent.name.endswith(_FILES)
+    return is_any or path.suffix == _SESSION or (path.suffix, path.parent.name) == _GEMINI
 
 
 def files_below(paths: Iterable[Path]) -> list[Path]:

@@ -20,10 +20,9 @@ from everturn.dashboard.session_list import format_moment
 from everturn.dashboard.tables import KINDS, NOT_KNOWN, TableSection
 from everturn.dashboard.terminal import HEAD, QUIET
 from everturn.measure.money import format_dollars
-from everturn.replay.audit import Audit, SessionRow
+from everturn.replay.audit import CUT_OFF, Audit, SessionRow
 from everturn.replay.cache_breaks import CacheBreak
 from everturn.replay.call_ledger import CallTotals
-from everturn.session.bill import BillPurpose
 
 MAX_ROWS: Final = 10
 MAX_BREAKS: Final = 15
@@ -32,11 +31,12 @@ AGENT_SHOWN: Final = 8
 PERIODS: Final = ("day", "week", "month")
 CSV_KINDS: Final = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 # One call of each purpose.
-PURPOSES: Final[dict[BillPurpose, str]] = {
+PURPOSES: Final[dict[str, str]] = {
     "conversation": "call",
     "compact": "summary call",
     "session_memory": "notes call",
     "hold": "hold",
+    CUT_OFF: "cut-off call",
 }
 REASONS: Final = {
     "compaction": "compaction",
@@ -142,7 +142,7 @@ def _headline(audit: Audit, screen: Screen) -> Iterator[str]:
             f"{counted(spent.calls, PURPOSES[purpose])} for {format_dollars(spent.dollars)}"
             for purpose, spent in asides.items()
         )
-        yield from screen.wrapped(f"Calls of everturn beside them, not included above: {listed}.")
+        yield from screen.wrapped(f"Beside these calls, and not included above: {listed}.")
     if audit.repeated_calls:
         said = counted(audit.repeated_calls, "repeated response")
         yield from screen.wrapped(f"{said} in other files not counted: each response counts once.")

@@ -31,13 +31,16 @@ from everturn.replay.call_ledger import (
     find_priced,
     iter_billed_calls,
 )
+from everturn.replay.partial_replies import price_partial_replies
 from everturn.replay.sessions import Period, ReplaySession, Unreadable, began_at
-from everturn.session.bill import BillPurpose, UsageTotals
+from everturn.session.bill import UsageTotals
 from everturn.session.state_file import decode_state
 from everturn.session.transcripts import read_state_beside
 from everturn.session.valid_text import make_encodable
 
 MAX_PATHS: Final = 20
+# The purpose of replies that the client or the provider has cut off.
+CUT_OFF: Final = "cut_off"
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +106,10 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     wasted: int
     # Only sessions of everturn keep what the definitions of their tools cost (EC-10).
     unused_tools: tuple[UnusedTool, ...] = ()
-    # Calls of everturn beside the conversations: summaries, notes and holds. The totals leave them out,
-    # because a session keeps only their sums, without a day or a model for each.
-    asides: dict[BillPurpose, UsageTotals] = {}
+    # Calls beside the conversations, by purpose: summaries, notes and holds, and replies that were cut off
+    # (`CUT_OFF`). The totals leave them out, because a session keeps only their sums, without a day or a
+    # model for each.
+    asides: dict[str, UsageTotals] = {}
 
     @property
     def practice(self) -> int:
@@ -184,7 +188,7 @@ class Auditor:
         # The tools that were sent, as if none had been called, and those that were.
         self._head: dict[str, UnusedTool] = {}
         self._called: set[str] = set()
-        self._asides: dict[BillPurpose, UsageTotals] = {}
+        self._asides: dict[str, UsageTotals] = {}
         # What each state says of them, to tell a copy from a fork.
         self._known_asides: set[bytes] = set()
 
@@ -207,7 +211,8 @@ class Auditor:
             self._add_head(state.head, sums.calls, paid)
         # Nobody paid for practice, and a part of a session has no sums.
         if len(paid) == len(found.calls) and not found.row.practice:
-            self._add_asides(state.asides, is_known=is_known)
+            cut_off = price_partial_replies(found.row.path)
+            self._add_asides({**state.asides, CUT_OFF: cut_off}, is_known=is_known)
         self._rows.append(
             msgspec.structs.replace(
                 found.row,
@@ -238,7 +243,7 @@ class Auditor:
             asides={purpose: spent for purpose, spent in self._asides.items() if spent.calls},
         )
 
-    def _add_asides(self, asides: Mapping[BillPurpose, UsageTotals], *, is_known: bool) -> None:
+    def _add_asides(self, asides: Mapping[str, UsageTotals], *, is_known: bool) -> None:
         """A fork may have no call of its own yet and a summary that was paid for; a copy has those of the
         session it was made of."""
         spelled = msgspec.json.encode(asides)
