@@ -29,6 +29,7 @@ from everturn.gateway.tenants import ClientRequest, RelayedReply, TenantConversa
 from everturn.gateway.values import Timing
 
 # Python functions that record one observed request and its reply; 301 when this was written (GW-22).
+# `bench/gateway.py` measures the times, beside a relay.
 MAX_CALLS = 400
 LONG = "The token comes late, and the test does not wait for it. " * 40
 
@@ -258,6 +259,7 @@ def count_calls_of_a_turn(running: Lab, pairs: int) -> int:
     return calls
 
 
+@pytest.mark.spec("GW-22")
 def test_a_turn_is_recorded_in_few_steps_however_long_its_conversation_is(lab: OpenLab):
     running = lab(RawUpstream())
     short, long = count_calls_of_a_turn(running, 4), count_calls_of_a_turn(running, 45)
