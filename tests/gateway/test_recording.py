@@ -259,7 +259,6 @@ def count_calls_of_a_turn(running: Lab, pairs: int) -> int:
     return calls
 
 
-@pytest.mark.spec("GW-22")
 def test_a_turn_is_recorded_in_few_steps_however_long_its_conversation_is(lab: OpenLab):
     running = lab(RawUpstream())
     short, long = count_calls_of_a_turn(running, 4), count_calls_of_a_turn(running, 45)
