@@ -10,8 +10,8 @@ counted.
     streams   a body of 200 KB, a reply of 200 events; paced at 10 ms with --paced, as a model's are
     bodies    200 KB, 1 MB and 2 MB, not streamed
 
-What manage mode adds is compared with what a decode and an encode add, by the same JSON library. The limits are
-those of GW-22; at 200 KB they are not kept (docs/gateway.md).
+What manage mode adds is compared with what a decode and an encode add, by the same JSON library. The limits
+are those of GW-22; at 200 KB they are not kept (docs/gateway.md).
 """
 
 import argparse
