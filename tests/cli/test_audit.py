@@ -242,6 +242,17 @@ def test_files_beside_a_session_are_no_sessions_and_not_named_as_unread(tmp_path
     assert ([each["path"] for each in told["sessions"]], told["unreadable"]) == ([str(session)], [])
 
 
+def test_a_cut_off_reply_that_cannot_be_read_is_a_call_without_a_known_price(tmp_path):
+    session = tmp_path / "s.jsonl"
+    shutil.copy(Path(__file__).parents[2] / "examples" / "session.jsonl", session)
+    beside = tmp_path / "s.jsonl.files"
+    beside.mkdir()
+    (beside / "partial-msg_1.json").write_bytes(b"\0\0")
+    (beside / "partial-msg_2.json").write_text('{"model": "claude-haiku-4-5"}')
+    cut_off = audited(session)["asides"]["cut_off"]
+    assert (cut_off["calls"], cut_off["unpriced"], cut_off["dollars"]) == (2, 2, 0)
+
+
 def test_a_session_without_usage_is_audited_for_what_it_holds(tmp_path):
     talk = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
     (tmp_path / "talk.json").write_text(json.dumps(talk))

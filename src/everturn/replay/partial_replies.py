@@ -3,7 +3,6 @@
 They are paid for and in no conversation, so its records do not have them.
 """
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -27,17 +26,18 @@ _decode: Final = msgspec.json.Decoder(_PartialReply).decode
 
 
 def price_partial_replies(transcript: str) -> UsageTotals:
-    """What those beside this transcript have cost, by the usage that had arrived."""
-    return sum(_prices(Path(f"{transcript}{FILES_SUFFIX}")), UsageTotals())
+    """What those beside this transcript have cost, by the usage that had arrived. One that cannot be read, or
+    has no usage, is a call without a known price."""
+    return sum(map(_price, sorted(Path(f"{transcript}{FILES_SUFFIX}").glob(_PATTERN))), UsageTotals())
 
 
-def _prices(folder: Path) -> Iterator[UsageTotals]:
-    for path in sorted(folder.glob(_PATTERN)):
-        try:
-            reply = _decode(read_file(path, max_bytes=MAX_SESSION_BYTES))
-            # Written once, when the reply was cut off.
-            day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
-        except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
-            continue
-        if reply.usage is not None:
-            yield price_usage(reply.usage, reply.model, day)
+def _price(path: Path) -> UsageTotals:
+    try:
+        reply = _decode(read_file(path, max_bytes=MAX_SESSION_BYTES))
+        # When the reply was cut off, unless the file was copied since.
+        day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
+        return UsageTotals(calls=1, unpriced=1)
+    if reply.usage is None:
+        return UsageTotals(calls=1, unpriced=1)
+    return price_usage(reply.usage, reply.model, day)
